@@ -162,7 +162,9 @@ def main() -> None:
 class Training:
     """Actor, critic and reference, with their training steps."""
 
-    CLIP, VALUE_CLIP, KL, ENTROPY, MOVE = 0.2, 0.2, 0.01, 0.01, -0.01
+    CLIP, DUAL_CLIP, VALUE_CLIP, KL, ENTROPY, MOVE = 0.2, 3.0, 0.2, 0.01, 0.01, -0.01
+    # Corrections of the difference between the policy that plays and the one that is trained.
+    TRUNCATE, REJECT = ("sequence", 2.0), ("token", 0.5, 2.0)
 
     def __init__(self, options: argparse.Namespace, run: windsock.Run) -> None:
         torch.manual_seed(options.seed)
@@ -200,8 +202,11 @@ class Training:
             played = play(self.actor.model, self.lakes, maps, starts, options.turns)
         domains = np.where(self.lakes.all.distance[maps, starts] <= 3, "near", "far")
         data = self.judge(played).having(domains=domains, ids=list(range(len(maps))))
-        run.measure(data, kl_coef=self.KL, max_response_length=options.turns)
+        run.measure(
+            data, kl_coef=self.KL, max_response_length=options.turns, truncate=self.TRUNCATE, reject=self.REJECT
+        )
         self.record_samples(played["tokens"].tolist(), data)
+        data = self.corrected(data)
         norms = self.update_critic(played["tokens"], data) | self.update_actor(played["tokens"], data)
         if step % 10 == 0 or step == options.steps - 1:
             with run.timer("eval"):
@@ -248,6 +253,13 @@ class Training:
             prompt_lengths=torch.full_like(groups, frozen_lake.PROMPT_LENGTH),
         )  # fmt: skip
 
+    def corrected(self, data: windsock.Batch) -> windsock.Batch:
+        """Return the batch with weights of the episodes, and without the tokens that are rejected."""
+        (_, cap), (_, low, high) = self.TRUNCATE, self.REJECT
+        drift = (data.old_log_probs - data.rollout_log_probs) * data.response_mask
+        ratio = drift.exp()
+        return data.having(weights=drift.sum(1).exp().clamp(max=cap), keep=(ratio >= low) & (ratio <= high))
+
     @staticmethod
     def log_probs(logits: Tensor, choices: Tensor) -> Tensor:
         """Return the log-prob of each choice."""
@@ -270,7 +282,7 @@ class Training:
         with self.phase("critic/train_step", self.critic, tokens=count):
             for rows, batch in self.micro_batches(data):
                 values = self.critic.model(tokens[rows, :-1])[..., 0]
-                old, returns, mask = batch["old_values"], batch["returns"], batch["response_mask"]
+                old, returns, mask = batch["old_values"], batch["returns"], batch["response_mask"] * batch["keep"]
                 limited = old + (values - old).clamp(-self.VALUE_CLIP, self.VALUE_CLIP)
                 loss = masked_mean(torch.maximum((values - returns) ** 2, (limited - returns) ** 2), mask) / 2
                 norm = self.critic.update(loss)
@@ -286,11 +298,14 @@ class Training:
                 log_probs, advantages = self.log_probs(logits, batch["actions"]), batch["advantages"]
                 ratio = (log_probs - batch["old_log_probs"]).exp()
                 gain = torch.minimum(ratio * advantages, ratio.clamp(1 - self.CLIP, 1 + self.CLIP) * advantages)
+                gain = torch.where(advantages < 0, torch.maximum(gain, self.DUAL_CLIP * advantages), gain)
                 entropy = torch.distributions.Categorical(logits=logits).entropy()
-                norm = self.actor.update(-masked_mean(gain + self.ENTROPY * entropy, batch["response_mask"]))
+                objective = batch["weights"][:, None] * gain + self.ENTROPY * entropy
+                norm = self.actor.update(-masked_mean(objective, batch["response_mask"] * batch["keep"]))
                 self.run.measure(
-                    batch | {"logits": logits}, "policy", clip=self.CLIP, entropy_coef=self.ENTROPY, loss="token-mean"
-                )
+                    batch | {"logits": logits}, "policy", clip=self.CLIP, dual_clip=self.DUAL_CLIP,
+                    entropy_coef=self.ENTROPY, loss="token-mean",
+                )  # fmt: skip
         return {"actor/grad_norm": norm}
 
     def validate(self, step: int) -> None:

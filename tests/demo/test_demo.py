@@ -10,6 +10,8 @@ from small import trained
 
 import windsock
 from windsock.catalogue.spec import placeholders
+from windsock.demo import recording
+from windsock.summary import run_names
 
 SEED = Path(__file__).parents[1] / "data" / "seed_metrics.tsv"
 ONLY_WITH_A_GPU = {
@@ -55,6 +57,13 @@ def test_every_documented_name_is_logged_and_finite(view: windsock.View):
         assert found, f"{wanted} is missing; there are {[n for n in names if n.split('/')[0] == wanted.split('/')[0]]}"
         for name in found:
             assert np.isfinite(view.series(name).values).all(), name
+
+
+def test_every_name_that_is_logged_is_explained(view: windsock.View):
+    """The page says how many names of a run it does not know: of the demo it knows all."""
+    names = run_names(view)
+    assert not names.unknown
+    assert not names.ambiguous
 
 
 def test_only_device_memory_names_are_missing_on_a_cpu():
@@ -135,6 +144,45 @@ def test_corrections_domains_and_logits_are_consistent(tmp_path: Path):
     assert (one(view, "critic/score/mean/by/near") > one(view, "critic/score/mean/by/far")).all()
     assert (one(view, "policy/ref_kl_exact") > 0).all()
     assert (one(view, "policy/logits/max") > one(view, "policy/logits/min")).all()
+    assert one(view, "policy/mismatch/rejected/sequences").tolist() == [0, 0, 0], "no weight is too small"
+
+
+def test_rejected_episodes_are_not_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The recorded share is that of the episodes that no mini-batch has."""
+    trained_on: list[set[int]] = []
+    record_experience, record_policy = recording.record_experience, recording.record_policy
+
+    def experience(run, e, config, version) -> None:
+        trained_on.append(set())
+        record_experience(run, e, config, version)
+
+    def policy(run, e, rows, *more) -> None:
+        trained_on[-1].update(rows.tolist())
+        record_policy(run, e, rows, *more)
+
+    monkeypatch.setattr(recording, "record_experience", experience)
+    monkeypatch.setattr(recording, "record_policy", policy)
+    view = trained(tmp_path, 3, sync_every=3, smallest_weight=0.8, drop_at_most=0.0)
+    rejected = one(view, "policy/mismatch/rejected/sequences")
+    assert rejected.tolist() == pytest.approx([1 - len(rows) / (24 * 8) for rows in trained_on])
+    assert rejected[0] == 0 < rejected[-1] < 1, "the explorer's weights are old"
+    assert one(view, "policy/mismatch/rejected/tokens")[-1] > 0
+
+
+def test_the_ratios_of_episodes_are_recorded_where_they_are_clipped(tmp_path: Path):
+    """With the level of sequences; one ratio for each episode differs less from 1 than those of its tokens."""
+    view = trained(tmp_path, 3, level="sequence", clip=0.02, drop_at_most=0.0)
+    episodes, tokens = (one(view, name) for name in ("policy/sequence_ratio/max", "actor/ratio_max"))
+    assert (episodes < tokens).all()
+    assert (one(view, "policy/sequence_ratio/clip_fraction") > 0).any()
+    assert not trained(tmp_path, 1).names("policy/sequence_ratio/*")
+
+
+def test_an_evaluation_has_the_ks_that_its_tasks_ask_for(tmp_path: Path):
+    """The others have the powers of two."""
+    view = trained(tmp_path, 1, vocabulary="trinity")
+    for names, ks in (("bench/classic", {1, 3}), ("eval/held_out", {2, 4})):
+        assert {int(name.rsplit("@")[1]) for name in view.names(f"{names}/score/best@*")} == ks
 
 
 def test_the_explorer_and_the_trainer_are_two_roles_of_one_run(tmp_path: Path):

@@ -38,26 +38,31 @@ def test_the_networks_gradient_equals_finite_differences():
     assert gradient[places] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("level", ["token", "sequence"])
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.3])
-def test_the_policy_gradient_is_the_derivative_of_the_loss(entropy_coef: float):
-    """The loss is windsock's: clipped surrogate with weights, and an entropy bonus."""
+def test_the_policy_gradient_is_the_derivative_of_the_loss(entropy_coef: float, level: str):
+    """The loss is windsock's: clipped surrogate with weights, of tokens or of episodes, and an entropy bonus."""
     rng = np.random.default_rng(1)
-    count, clip = 30, 0.2
+    lengths = np.array([4, 1, 7, 2, 3, 5, 8])
+    count, clip = 30, 0.2 if level == "token" else 0.05
     logits, choices = rng.normal(size=(count, 5)), rng.integers(5, size=count)
     old = log_softmax(logits)[np.arange(count), choices] + rng.normal(0, 0.3, count)
-    advantages, weights = rng.normal(size=count), rng.uniform(0.5, 2, count)
+    advantages, weights = rng.normal(size=count), rng.uniform(0.5, 2, len(lengths))
 
     def loss(flat: np.ndarray) -> float:
         now = log_softmax(flat.reshape(count, 5))
-        batch = windsock.Batch(
-            response_mask=np.ones((count, 1)), log_probs=now[np.arange(count), choices, None],
-            old_log_probs=old[:, None], advantages=advantages[:, None], weights=weights,
-            entropy=ppo.entropy_of(now)[:, None],
-        )  # fmt: skip
-        measured = windsock.measure(batch, clip=clip, entropy_coef=entropy_coef, loss="token-mean")
+        arrays = {
+            "log_probs": now[np.arange(count), choices], "old_log_probs": old, "advantages": advantages,
+            "entropy": ppo.entropy_of(now),
+        }  # fmt: skip
+        bounds = np.append(0, np.cumsum(lengths))
+        batch = windsock.Batch(response_mask=np.ones(count), weights=weights, cu_seqlens=bounds, **arrays)
+        measured = windsock.measure(batch, clip=clip, entropy_coef=entropy_coef, loss="token-mean", level=level)
+        assert 0 < measured["actor/clipfrac"] < 0.6
         return measured["actor/total_loss"]
 
-    error, log_probs = ppo.policy_gradient(logits, choices, old, advantages, weights, clip, entropy_coef)
+    of_tokens, of_episodes = np.repeat(weights, lengths), lengths if level == "sequence" else None
+    error, log_probs = ppo.policy_gradient(logits, choices, old, advantages, of_tokens, clip, entropy_coef, of_episodes)
     places = rng.choice(count * 5, 40, replace=False)
     assert error.ravel()[places] == pytest.approx(numeric(loss, logits.ravel(), places), abs=1e-7)
     assert log_probs == pytest.approx(log_softmax(logits))
@@ -215,6 +220,10 @@ def test_unknown_and_wrong_hyperparameters_are_rejected():
     for weight in (0.5, float("inf")):
         with pytest.raises(SettingsError, match=f"largest_weight must be finite and 1 or more; got {weight}"):
             DemoConfig().changed({"largest_weight": weight})
+    with pytest.raises(SettingsError, match="smallest_weight must be between 0 and 1; got 1.5"):
+        DemoConfig().changed({"smallest_weight": 1.5})
+    with pytest.raises(SettingsError, match="level must be token or sequence; got 'group'"):
+        DemoConfig().changed({"level": "group"})
     with pytest.raises(SettingsError, match="actor_lr must be a number; got None"):
         DemoConfig().changed({"actor_lr": None})
     without = DemoConfig().changed({"value_clip": None, "clip": 1})

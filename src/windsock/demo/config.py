@@ -29,6 +29,7 @@ class DemoConfig:
     epochs: int = 3
     mini_batches: int = 2
     clip: float = 0.2
+    level: str = "token"  # of the ratio that is clipped; "sequence": one ratio for each episode, as in GSPO
     value_clip: float | None = 0.2
     reward_clip: float = 5.0
     move_reward: float = -0.01  # per token, so that short paths are better
@@ -40,6 +41,7 @@ class DemoConfig:
     drop_at_most: float = 0.5  # share of groups; groups with equal scores are dropped
     sync_every: int = 1  # steps between weight transfers to the explorer
     largest_weight: float = 2.0  # maximum importance weight of an episode
+    smallest_weight: float = 0.0  # episodes with a smaller importance weight are not trained on
     shards: int = 4  # data-parallel shards that are simulated
     validate_every: int = 10
     validation_maps: int = 64
@@ -64,6 +66,10 @@ class DemoConfig:
             raise SettingsError(f"demo: steps must be 1 or more; got {config.steps}")
         if not 1 <= config.largest_weight < math.inf:  # 1 is the weight where explorer and trainer agree
             raise SettingsError(f"demo: largest_weight must be finite and 1 or more; got {config.largest_weight}")
+        if not 0 <= config.smallest_weight <= 1:
+            raise SettingsError(f"demo: smallest_weight must be between 0 and 1; got {config.smallest_weight}")
+        if config.level not in ("token", "sequence"):
+            raise SettingsError(f"demo: level must be token or sequence; got {config.level!r}")
         return config
 
 

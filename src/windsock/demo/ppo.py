@@ -42,24 +42,35 @@ def policy_gradient(
     weights: Floats,
     clip: float,
     entropy_coef: float,
+    lengths: Ints | None = None,
 ) -> tuple[Floats, Floats]:
     """Return the derivative of the policy loss by the logits, and the current log-probs of all choices.
 
-    The loss is the token mean of ``-weight · min(r·A, clip(r)·A)`` minus ``entropy_coef`` times the entropy.
+    The loss is the token mean of ``-weight · min(r·A, clip(r)·A)`` minus ``entropy_coef`` times the entropy. With the
+    ``lengths`` of the episodes, r is the exponential of the mean log-ratio of a token's episode.
     """
     all_log_probs = log_softmax(logits)
     probs = np.exp(all_log_probs)
     rows = np.arange(len(choices))
     entropy = entropy_of(all_log_probs)
-    ratio = np.exp(all_log_probs[rows, choices] - old)
+    log_ratio = all_log_probs[rows, choices] - old
+    ratio = np.exp(log_ratio if lengths is None else episode_means(log_ratio, lengths))
     # Where the clipped term is the smaller one, it is constant in the policy and has no gradient.
     is_clipped = np.clip(ratio, 1 - clip, 1 + clip) * advantages < ratio * advantages
     by_log_prob = np.where(is_clipped, 0.0, -weights * ratio * advantages)
+    if lengths is not None:  # a token's log-prob is in the ratios of all tokens of its episode
+        by_log_prob = episode_means(by_log_prob, lengths)
     # The derivative of log p(choice) by the logits is one-hot(choice) - p.
     error = -probs * by_log_prob[:, None]
     error[rows, choices] += by_log_prob
     error += entropy_coef * probs * (all_log_probs + entropy[:, None])
     return error / len(choices), all_log_probs
+
+
+def episode_means(values: Floats, lengths: Ints) -> Floats:
+    """Return the mean of an episode's tokens at each of them, for episodes of at least one token."""
+    episode = np.repeat(np.arange(len(lengths)), lengths)
+    return np.asarray((np.bincount(episode, values) / lengths)[episode])
 
 
 def entropy_of(log_probs: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,7 @@ def record_experience(run: Run, e: Experience, config: DemoConfig, version: int)
         max_response_length=config.turns,
         max_prompt_length=PROMPT_LENGTH + 1,  # above the length of every prompt: none is truncated
         truncate=("sequence", config.largest_weight),  # as ``weights`` are
+        reject=("sequence", config.smallest_weight, math.inf),  # as ``rejected`` episodes are
     )
     run.staleness(
         weight_versions=np.full(int(e.keep.sum()), episodes.version), tasks=e.tasks[e.keep], trainer_version=version
@@ -138,6 +140,7 @@ def record_policy(run: Run, e: Experience, rows: Ints, logits: Floats, log_probs
         },
         part="policy",
         clip=config.clip,
+        level=config.level,
         entropy_coef=config.entropy_coef,
         loss="token-mean",
     )
@@ -171,7 +174,7 @@ def record_evaluation(
     tasks, runs = divmod(np.arange(len(played)), config.repeats)  # each task's runs follow each other
     detailed, prefix = taskset.detailed, taskset.prefix
     with explorer.evaluation(
-        taskset.name, step, repeats=config.repeats, prefix=prefix, detailed_stats=detailed
+        taskset.name, step, repeats=config.repeats, prefix=prefix, detailed_stats=detailed, ks=taskset.ks
     ) as gathered:
         gathered.add_many(tasks, metrics={"score": scores, "moves": played.lengths}, runs=runs)
     if taskset.name == "held_out":

@@ -22,6 +22,7 @@ class Taskset:
     starts: Ints
     prefix: str = "eval"
     detailed: bool = False
+    ks: tuple[int, ...] = ()  # of best@k and the like, instead of the powers of two
 
 
 def tasksets(trained: Lakes, held_out: Lakes) -> list[Taskset]:
@@ -32,5 +33,5 @@ def tasksets(trained: Lakes, held_out: Lakes) -> list[Taskset]:
     return [
         Taskset("held_out", 0, held_out, every, np.zeros_like(every)),
         Taskset("seen", 1, trained, some, np.zeros_like(some), detailed=True),
-        Taskset("classic", 2, classic, np.zeros_like(starts), starts, prefix="bench"),
+        Taskset("classic", 2, classic, np.zeros_like(starts), starts, prefix="bench", ks=(1, 3)),
     ]

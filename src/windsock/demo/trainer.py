@@ -44,6 +44,7 @@ class Experience:
     ref_all: Floats
     values: Floats
     weights: Floats
+    rejected: Bools  # for a small importance weight; not trained on
     outcomes: Floats = field(default_factory=lambda: np.zeros(0))  # score that enters the reward of each episode
     rewards: Floats = field(default_factory=lambda: np.zeros(0))
     raw_advantages: Floats = field(default_factory=lambda: np.zeros(0))
@@ -149,8 +150,9 @@ class Trainer:
         old, old_all, ref, ref_all, values = map(episodes.to_grid, (old, old_all, ref, ref_all, values))
         # Truncated importance weights correct for the difference of explorer and trainer.
         drift = np.where(episodes.mask, old - episodes.log_probs, 0.0).sum(axis=1)
-        weights = np.minimum(np.exp(np.minimum(drift, 50.0)), config.largest_weight)  # 50: exp must not overflow first
-        return Experience(episodes, tasks, scores, keep, old, old_all, ref, ref_all, values, weights)
+        ratios = np.exp(np.minimum(drift, 50.0))  # 50: exp must not overflow
+        weights, rejected = np.minimum(ratios, config.largest_weight), ratios < config.smallest_weight
+        return Experience(episodes, tasks, scores, keep, old, old_all, ref, ref_all, values, weights, rejected)
 
     def _log_probs(self, worker: str, observations: NDArray[Any]) -> Floats:
         """Return the log-probs of all choices at each token."""
@@ -172,8 +174,9 @@ class Trainer:
         experience.advantages = ppo.whitened(experience.raw_advantages, trained)
 
     def _mini_batches(self, experience: Experience) -> list[Ints]:
-        """Return the episode indices of the mini-batches of all epochs."""
-        rows = np.flatnonzero(experience.keep)
+        """Return the episode indices of the mini-batches of all epochs. If all were rejected, all are used."""
+        accepted = experience.keep & ~experience.rejected
+        rows = np.flatnonzero(accepted if accepted.any() else experience.keep)
         found = []
         for _ in range(self.config.epochs):
             found += np.array_split(self.rng.permutation(rows), self.config.mini_batches)
@@ -222,6 +225,7 @@ class Trainer:
                     np.broadcast_to(experience.weights[rows, None], mask.shape)[mask],
                     config.clip,
                     config.entropy_coef,
+                    episodes.lengths[rows] if config.level == "sequence" else None,
                 )
                 gradient, norm = clip_by_norm(
                     self.actor.gradient(weights, activations, error.astype(weights.dtype)), config.max_grad_norm
