@@ -39,4 +39,4 @@ class Trained:
     def train(self, script: str, *arguments: Any, launcher: list[str] | None = None) -> None:
         """Run a script, and fail with what it wrote unless it succeeds."""
         done = self.run(script, *arguments, launcher=launcher)
-        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.returncode == 0, done.stderr  # whole: the cause is in the first of several tracebacks

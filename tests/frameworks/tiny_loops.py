@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
+from process_end import end_process
 
 import windsock.accelerate  # noqa: F401 - makes log_with="windsock" known
 
@@ -97,3 +98,4 @@ def main(*loops: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+    end_process()

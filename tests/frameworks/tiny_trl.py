@@ -46,11 +46,24 @@ def reward(completions: list[str], **_: Any) -> list[float]:
     return [float(len(text.split()) % 3) for text in completions]
 
 
+def rollout_with_tool(prompts: list[str], trainer: Any) -> dict[str, Any]:
+    """Return completions of random words, each with two words inside that a tool and not the model wrote."""
+    own = [1 + place % 3 for place in range(len(prompts))]
+    drawn = [torch.randint(3, 64, (count + 3,)).tolist() for count in own]
+    return {
+        "prompt_ids": [trainer.processing_class(prompt)["input_ids"] for prompt in prompts],
+        "completion_ids": [[*ids, 1] for ids in drawn],
+        "env_mask": [[1] * count + [0, 0, 1, 1] for count in own],
+        "logprobs": None,
+    }
+
+
 def trainer(which: str, folder: Path, trackers: list[str], score: Any = reward, **more: Any) -> Any:
     """Return one of the trainers, whose config has ``more``."""
     steps = REPORTED_STEPS if trackers else STEPS
     words = tokenizer()
-    model = str(folder / "model")
+    # Of its own: a process that loads a model must not find one that another process is still writing.
+    model = str(folder / f"model-{os.environ.get('RANK', '0')}")
     Qwen2ForCausalLM(config()).save_pretrained(model)
     words.save_pretrained(model)
     common = {"output_dir": str(folder / "out"), "max_steps": steps, "per_device_train_batch_size": 4, "bf16": False}

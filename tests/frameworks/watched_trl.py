@@ -2,8 +2,9 @@
 
 A training is a trainer with a way to record: ``grpo`` is watched, ``sft:report`` reports to windsock, ``grpo:plain`` is
 not recorded, ``grpo:broken`` is watched by a windsock that fails at every turn, ``sft:unbegun`` by one that cannot
-begin a run, ``grpo:crash`` raises in step 5, and ``grpo:resume`` goes on from the last checkpoint of that. What each
-logs is written as JSON.
+begin a run, ``grpo:crash`` raises in step 5, and ``grpo:resume`` goes on from the last checkpoint of that; in
+``grpo:tool`` a tool writes a part of each completion, and the policy is not the one that sampled. What each logs is
+written as JSON.
 """
 
 import json
@@ -15,6 +16,7 @@ from unittest.mock import patch
 
 import tiny_trl
 import torch
+from process_end import end_process
 
 import windsock
 import windsock.trl
@@ -54,6 +56,16 @@ def keep_arrays(trainer: Any) -> list[dict[str, Any]]:
     return kept
 
 
+def use_tool(trainer: Any) -> None:
+    """Let a tool write a part of each completion, and dropout make every pass of the policy another one."""
+    trainer.rollout_func = tiny_trl.rollout_with_tool
+    for module in trainer.model.modules():
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.5
+    for weights in trainer.model.parameters():
+        weights.data.mul_(8)  # those of a new model are so small that all words are as likely
+
+
 def train(which: str, how: str, folder: Path, steps: int) -> None:
     """Train once."""
     torch.manual_seed(0)
@@ -61,10 +73,14 @@ def train(which: str, how: str, folder: Path, steps: int) -> None:
     more: dict[str, Any] = {"max_steps": steps, "run_name": name, "project": "tiny", "hub_token": "hf_planted_secret"}
     if how in ("crash", "resume"):
         more |= {"save_strategy": "steps", "save_steps": 2}
+    if how == "tool":
+        more |= {"num_iterations": 2}  # so that TRL computes the log-probs of the policy that sampled
     score = reward_until_crash if how == "crash" else tiny_trl.reward
     trainer = tiny_trl.trainer(which, folder, ["windsock"] if how == "report" else [], score, **more)
     run = windsock.init(name=name) if how == "broken" else None
-    kept = keep_arrays(trainer) if (which, how) == ("grpo", "watch") else []
+    if how == "tool":
+        use_tool(trainer)
+    kept = keep_arrays(trainer) if which == "grpo" and how in ("watch", "tool") else []
     if how not in ("plain", "report"):
         windsock.watch(trainer, run, measure=which == "grpo")
     with ExitStack() as stack:
@@ -90,3 +106,4 @@ def main(folder: Path, steps: int, *trainings: str) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+    end_process()
