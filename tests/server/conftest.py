@@ -94,7 +94,7 @@ def visit(browser: Any, console_errors: list[str]) -> Iterator[Open]:
         context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15000)
+        page.set_default_timeout(60000)  # a machine of CI may be busy
         page.on("console", lambda message: console_errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda problem: console_errors.append(str(problem)))
         page.goto(address)

@@ -94,7 +94,7 @@ def decoded(body: bytes) -> dict[str, Any]:
     return dict(header)
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Return the first true result of a condition, or fail after ``seconds``."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -19,6 +19,7 @@ RUN = """async ([where, rules]) => (await axe.run(where, {resultTypes: ["violati
 OWN_READY = {"compare": ".compare .chart canvas", "table": ".table-count >> text=2 of 2 runs"}
 MENU = {"rules": {"region": {"enabled": False}}}  # a menu is over the page, and in no region of it
 REPORT = "# T\n\nwords\n\n```runs\nsick, other\n```\n\n```chart\nreward\n```\n"
+TARGETS = {"runOnly": {"type": "rule", "values": ["target-size"]}, "rules": {"target-size": {"enabled": True}}}
 CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 
 
@@ -89,6 +90,15 @@ def test_no_dialog_has_a_violation(checked: httpx.Client, visit: Open):
     phone = visit(f"{checked.base_url}/?run=sick&tab=time", 390, 844)
     phone.wait_for_selector(READY["time"])
     assert violations(phone) == []
+
+
+def test_a_finger_hits_what_it_means(checked: httpx.Client, visit: Open):
+    """On a phone, what is pressed is at least 24 pixels high and wide, or has as much room around it."""
+    phone = visit("about:blank", 390, 844)
+    for tab in ("table", "charts", "samples"):
+        phone.goto(f"{checked.base_url}/?run=sick&with=other&tab={tab}&lang=en")
+        phone.wait_for_selector(OWN_READY.get(tab) or READY[tab])
+        assert (tab, violations(phone, "body", TARGETS)) == (tab, [])
 
 
 def test_a_phone_shows_the_run_and_its_tab(checked: httpx.Client, visit: Open):

@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 from browsing import Open, drawn
-from serving_runs import copy_run, serving
+from serving_runs import Serve, copy_run, serving
 
 import windsock
 from windsock.cli import main
@@ -118,6 +118,19 @@ def test_selected_runs_have_different_colours(pages: httpx.Client, visit: Open):
     pages.patch("/api/runs/r12", json={"colour": None})
 
 
+def test_a_band_that_is_not_drawn_does_not_flatten_the_lines(pages: httpx.Client, visit: Open):
+    """One run has its band, and an axis for it; of several only the lines are drawn, and fill the chart."""
+    ends = []
+    for runs in ("r00", "r00&with=r03"):
+        page = visit(f"{pages.base_url}/?run={runs}&tab=charts&filter=critic/score&x=relative")
+        drawn(page, "critic/score")
+        page.wait_for_function(f"count => ({PLOT})('critic/score').lines.length === count", arg=len(ends) + 1)
+        ends.append(page.evaluate(f"() => ({PLOT})('critic/score').ys[1]"))
+    assert ends[0] > 1 > ends[1] > (STEPS - 1) / STEPS
+    labels = page.evaluate(f"() => ({PLOT})('critic/score').chart.axes[0]._values.filter(Boolean)")
+    assert len(labels) > 1  # also of a run that takes milliseconds
+
+
 def test_the_filter_finds_ids_and_titles_in_both_languages(pages: httpx.Client, visit: Open):
     """It says what is wrong with a regular expression, and then searches the text; it filters histograms too."""
     page = visit(f"{pages.base_url}/?run=r00&tab=charts&filter=policy/clip_fraction")
@@ -136,6 +149,12 @@ def test_the_filter_finds_ids_and_titles_in_both_languages(pages: httpx.Client, 
     assert page.locator(".filter-problem").count() == 0
     page.wait_for_function("() => document.querySelector('.histogram').getAttribute('aria-label').includes('step 10')")
     assert re.search(r"step 10 · 50 values · −25 – 24", page.inner_text(".histogram-caption"))
+    page.locator("[data-section=histograms] .section-fold").click()
+    page.locator(".section-fold", has_text="Histograms (1)").wait_for()
+    assert page.locator(".histogram").count() == 0
+    assert "closed=histograms" in page.url
+    page.locator(".families a", has_text="Histograms").click()
+    page.wait_for_selector(".histogram")
     field.fill("^loss")
     page.wait_for_function("() => !document.querySelector('.histogram')")
 
@@ -149,6 +168,8 @@ def test_an_unknown_run_is_said(pages: httpx.Client, visit: Open):
     assert tab["x"] + tab["width"] <= strip["x"] + strip["width"] + 1
     page.keyboard.press("j")
     page.wait_for_function("() => !document.querySelector('.notice')")
+    beside = visit(f"{pages.base_url}/?run=r00&with=r01,nosuch&tab=names")
+    beside.wait_for_selector(".notice >> text=Not in this directory: nosuch.")
     page.set_viewport_size({"width": 1024, "height": 700})
     page.keyboard.press("2")
     page.wait_for_selector(".tabs [aria-current] >> text=Charts")
@@ -352,10 +373,60 @@ def test_a_slow_answer_is_shown_as_loading(pages: httpx.Client, visit: Open):
     held: list[Any] = []
     page.route("**/names", lambda route: held.append(route))
     page.goto(f"{pages.base_url}/?run=r00&tab=charts")
+    while not held:
+        page.wait_for_timeout(50)
     page.wait_for_selector(".loading >> text=Loading")
     held[0].continue_()
     drawn(page, "loss")
     page.wait_for_function("() => document.querySelector('.loading').textContent === ''")
+
+
+def test_compare_finds_ids_and_titles_in_both_languages(pages: httpx.Client, visit: Open):
+    """As the filter of Charts does."""
+    for text in ("policy/clip_fraction", "裁剪比例", "actor/pg_clipfrac"):
+        page = visit(f"{pages.base_url}/?run=r00&with=r01&tab=compare&lang=en&filter={text}")
+        page.wait_for_selector(".compare .chart")
+        assert page.locator(".compare .chart").count() == 1, text
+
+
+def test_an_evaluation_is_shown_with_its_own_step(serve: Serve, visit: Open):
+    """Between two evaluations it is the nearest one whose values are shown; the picture has a title in words."""
+    run = windsock.init(id="evaluated", project="p")
+    for step in (0, 10, 20):
+        run.log({"loss": 1.0}, step=step)
+        evaluation = run.evaluation("gsm8k", step=step, repeats=2)
+        for number in range(2):
+            evaluation.add(task="a", run=number, metrics={"accuracy": step / 20})
+        evaluation.close()
+    run.finish()
+    page = visit(f"{serve().base_url}/?run=evaluated&tab=evaluation&lang=en")
+    page.wait_for_selector(".mid-plot .u-over")
+    assert page.get_attribute(".mid-plot canvas", "aria-label").startswith("gsm8k · accuracy: mean@2")
+    box = page.locator(".mid-plot .u-over").first.bounding_box()
+    for step, shown in ((8, "step 10"), (14, "step 10"), (16, "step 20")):
+        page.mouse.move(box["x"] + box["width"] * step / 20, box["y"] + 20)
+        page.wait_for_function(f"() => document.querySelector('.legend').textContent.startsWith('{shown}')")
+
+
+def test_code_that_is_under_way_is_shown_as_loading(pages: httpx.Client, visit: Open):
+    """The module of a view, and the page's own."""
+    page = visit("about:blank")
+    held: list[Any] = []
+    page.route("**/bundle/*.js", lambda route: held.append(route))
+    page.goto(f"{pages.base_url}/?run=r00&tab=time", wait_until="commit")
+    page.locator(".starting").wait_for()
+    while not any(route.request.url.endswith("bundle/time.js") for route in held):
+        for route in held:
+            route.continue_()
+        held.clear()
+        page.wait_for_timeout(50)
+    page.wait_for_selector(".loading >> text=Loading")
+    for route in held:
+        route.continue_()
+    page.unroute("**/bundle/*.js")
+    page.wait_for_selector(".gantt")
+    page.wait_for_function("() => document.querySelector('.loading').textContent === ''")
+    assert page.locator(".starting").count() == 0
 
 
 def test_a_report_offers_no_step_that_it_lacks(

@@ -104,6 +104,69 @@ def test_the_overview_leads_to_a_finding_and_back(serve: Serve, visit: Open):
     page.wait_for_selector("details.finding.chosen[open]")  # its first step is another by now
 
 
+def test_the_overview_has_the_curves_that_findings_stand_on(serve: Serve, visit: Open):
+    """Each with the stretch of its finding, which it leads to; a healthy run has none."""
+    record("sick")
+    record("well", is_sick=False)
+    base = serve().base_url
+    page = visit(f"{base}/?run=sick&lang=en")
+    page.wait_for_selector(".banner-evidence canvas")
+    assert page.locator(".banner-evidence canvas").count() == 1
+    assert page.inner_text(".banner-evidence a") == "Policy gradient norm"
+    label = page.get_attribute(".banner-evidence canvas", "aria-label")
+    assert label.startswith("Policy gradient norm: sick: ")
+    page.click(".banner-evidence a")
+    page.wait_for_selector(f".finding.chosen[data-finding='nonfinite@{ONSET}']")
+    page.goto(f"{base}/?run=well&lang=en")
+    page.wait_for_selector(".banner.good")
+    assert page.locator(".banner-evidence").count() == 0
+
+
+def test_the_ends_of_a_card_are_those_of_all_runs_in_it(serve: Serve, visit: Open):
+    """A run that is overlaid may go on for longer."""
+    record("short", steps=10, is_sick=False)
+    record("long", steps=30, is_sick=False)
+    page = visit(f"{serve().base_url}/?run=short&with=long&lang=en")
+    page.locator(".vital[data-name='actor/grad_norm'] .ends", has_text="step 29").wait_for()
+
+
+def test_a_value_opens_its_chart_among_its_neighbours(serve: Serve, visit: Open):
+    """From the title or the number of its card, and from the verdict on it; Back returns."""
+    record("well", is_sick=False)
+    page = visit(f"{serve().base_url}/?run=well&lang=en&filter=nothing", 1000, 500)
+    for link in (
+        ".vital[data-name='actor/grad_norm'] h3 a",
+        ".vital[data-name='actor/grad_norm'] .large",
+        ".crucial a >> nth=0",
+    ):
+        page.wait_for_selector(".vital canvas")
+        page.click(link)
+        page.wait_for_selector(".chart.chosen")
+        box = page.locator(".chart.chosen").bounding_box()
+        assert 0 <= box["y"] <= 500 - box["height"] / 2
+        assert page.locator(".chart").count() > 3  # the filter of another view hides none
+        name = page.get_attribute(".chart.chosen", "data-name")
+        assert name == ("actor/grad_norm" if "vital" in link else "reward/score/mean")
+        page.go_back()
+    page.wait_for_selector(".vital canvas")
+
+
+def test_a_value_outside_its_healthy_range_is_not_a_finding(serve: Serve, visit: Open):
+    """Its card says what is usual, and has no colour of trouble: the doctor alone says what is wrong."""
+    run = windsock.init(id="long", project="p")
+    for step in range(60):
+        log_step(run, step, is_sick=False)
+        run.log({"tokens/response_truncated": 0.07}, step=step)
+    run.finish()
+    page = visit(f"{serve().base_url}/?run=long&lang=en")
+    card = page.locator(".vital[data-name='tokens/response_truncated']")
+    card.locator("canvas").wait_for()
+    assert "usual ≤ 0.05 ·" in card.inner_text()
+    assert page.locator(".vital .watch, .vital .bad, .vital .trouble a").count() == 0
+    assert "usual" not in page.inner_text(".vital[data-name='actor/grad_norm']")
+    assert page.inner_text(".banner h1") == "Healthy"
+
+
 def test_marks_lead_from_every_chart_to_the_finding(serve: Serve, visit: Open):
     """At the same steps on each chart, on each axis and in the overview; a past one is hollow."""
     record("sick")

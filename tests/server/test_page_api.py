@@ -570,6 +570,19 @@ def test_files_have_their_media_type_and_are_compressed(serve: Serve):
     assert client.get("/nothing.js").status_code == 404
 
 
+def test_data_is_compressed_over_loopback(serve: Serve, demo: windsock.Run):
+    """An SSH tunnel ends there. A client that cannot decompress gets it as it is, and so does a short answer."""
+    client = serve()
+    found = client.get("/api/runs/demo/names")
+    assert found.headers["content-encoding"] == "gzip"
+    assert "Accept-Encoding" in found.headers["vary"]
+    plain = client.get("/api/runs/demo/names", headers={"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.json() == found.json()
+    assert int(found.headers["content-length"]) < len(plain.content) / 3
+    assert "content-encoding" not in client.get("/api/views").headers
+
+
 @pytest.mark.parametrize(
     "address",
     [
@@ -623,11 +636,12 @@ def test_event_files_are_runs_too(serve: Serve, tmp_path: Path):
 
 
 def test_the_page_preloads_the_list(serve: Serve):
-    """A header names it, so that the browser requests it while the script is still loading."""
+    """A header names it, so that the browser requests it while the script is still loading; not where it is another."""
     client = serve()
     link = client.get("/").headers["link"].split(">")[0].lstrip("<")
-    assert link == "api/runs"  # below the page's own address, which may have a path
+    assert link.startswith("api/runs?")  # below the page's own address, which may have a path
     assert client.get(f"/{link}").status_code == 200
+    assert "link" not in client.get("/?run=a").headers
 
 
 def test_superseded_attempts_follow_a_complete_series_only(serve: Serve):

@@ -1,6 +1,7 @@
 """The Samples view in a browser: transcripts of every shape, searches in the URL, groups and tokens."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,12 @@ from serving_runs import Serve
 import windsock
 from sample_shapes import SAMPLES
 from windsock.cli import main
+from windsock.demo import recording
+from windsock.demo.config import DemoConfig
+from windsock.demo.frozen_lake import CHOICE
+from windsock.demo.ppo import entropy_of
+from windsock.demo.training import start_runs, train
+from windsock.samples.query import Query
 
 SHOWN = {
     "chat": ["1,000 characters", "Hi", "Hello"], "tool": ["call look", '{"at": "Ulm"}', "result look", "rain"],
@@ -178,7 +185,7 @@ def test_a_click_on_a_chart_leads_to_the_samples_of_its_step(serve: Serve, visit
     middle = box["y"] + box["height"] / 2
     page.mouse.click(box["x"] + 0.55 * box["width"], middle)
     assert page.input_value(".step-menu input") == "2"
-    assert page.locator(".step-menu a").all_inner_texts() == ["Samples", "Time", "Memory"]
+    assert page.locator(".step-menu a").all_inner_texts() == ["Samples", "Time", "Memory", "Charts"]
     page.keyboard.press("Escape")
     assert not page.locator(".step-menu").is_visible()
     page.mouse.move(box["x"] + 5, middle)
@@ -195,6 +202,12 @@ def test_a_click_on_a_chart_leads_to_the_samples_of_its_step(serve: Serve, visit
     assert "at=2" in page.url
     page.click("text=charts at step 2")
     page.wait_for_selector(".chart canvas")
+    page.goto(f"{page.url}&lang=zh")
+    drawn(page, "critic/score/mean")
+    page.keyboard.press("s")
+    assert page.inner_text(".step-menu label").split() == ["第", "步"]
+    page.click(".tabs a:nth-child(6)")
+    page.wait_for_selector(".sample-detail .fact >> text=第 2 步")
 
 
 def test_rows_begin_where_samples_differ(serve: Serve, visit: Open, grouped: windsock.Run):
@@ -221,6 +234,112 @@ def test_a_group_has_a_strip_and_differences(serve: Serve, visit: Open, grouped:
     assert page.evaluate(solved) == "50% solved"
     over = page.locator(".panel:has(.mini-plot) .side-by-side pre")
     assert [over.nth(n).locator("ins").all_inner_texts() for n in range(3)] == [[], ["1"], ["2"]]
+
+
+def test_the_answer_stands_out_by_whether_it_is_right(serve: Serve, visit: Open):
+    """Green beside the same reference, red beside another one, and plain without any."""
+    run = windsock.init(project="p", name="answers", id="answers")
+    for step, reference in enumerate(("4", "5", None)):
+        run.sample("2 + 2?", "So 4.", answer="4", reference=reference, step=step)
+    run.finish()
+    base = f"{serve().base_url}/?run=answers&tab=samples&lang=en"
+    page = visit(base)
+    read = """() => [...document.querySelectorAll('.answer')].map(one =>
+        [one.textContent, getComputedStyle(one.querySelector('b')).color])"""
+    found = []
+    for step in range(3):
+        page.goto(f"{base}&at={step}")
+        page.wait_for_selector(".answer")
+        found.append(page.evaluate(read))
+    ink = page.evaluate("() => getComputedStyle(document.querySelector('.sample-detail')).color")
+    colours = [found[step][0][1] for step in range(3)]
+    assert [[text for text, _ in found[step]] for step in range(3)] == [
+        ["answer4", "reference4"], ["answer4", "reference5"], ["answer4"],
+    ]  # fmt: skip
+    assert colours[2] == ink
+    assert len(set(colours)) == 3
+    red, green = ([int(part) for part in colours[step][4:-1].split(",")] for step in (1, 0))
+    assert red[0] > max(red[1:])
+    assert green[1] > green[0]
+    assert all(found[step][1][1] == ink for step in range(2))
+
+
+def test_the_reason_of_a_discard_is_shown(serve: Serve, visit: Open):
+    """As text, in the row and in the sample, where a click looks for others with it."""
+    run = windsock.init(project="p", name="discards", id="discards")
+    for n, reason in enumerate(("zero advantage", "<b>stale</b>", "zero advantage", None)):
+        run.sample("p", f"c{n}", reward=n, discarded=reason, step=0)
+    run.finish()
+    page = visit(f"{serve().base_url}/?run=discards&tab=samples&lang=en&order=reward")
+    page.wait_for_selector(".sample-detail .fact.discarded")
+    assert page.locator(".sample-row .watch").all_inner_texts() == ["zero advantage", "<b>stale</b>", "zero advantage"]
+    assert page.inner_text(".sample-detail .fact.discarded") == "discarded: zero advantage"
+    page.click(".sample-detail .fact.discarded")
+    page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 2")
+    assert "where=discarded+%3D+%22zero+advantage%22" in page.url
+
+
+@pytest.mark.parametrize("as_report", [False, True])
+def test_calls_of_tools_are_a_fact(
+    serve: Serve, visit: Open, tmp_path: Path, as_report: bool, capsys: pytest.CaptureFixture[str]
+):
+    """Also those in a plain completion; a click looks for others with as many. None is no fact."""
+    call = '<tool_call>{"name": "look", "arguments": {}}</tool_call>'
+    run = windsock.init(project="p", name="calls", id="calls")
+    for step, count in enumerate((0, 1, 2, 2)):
+        run.sample("p", f"So {call * count}", step=step)
+    run.finish()
+    if as_report:
+        assert main(["report", "calls", "-o", str(tmp_path / "run.html")]) == 0
+        page = visit(f"{(tmp_path / 'run.html').as_uri()}#tab=samples&lang=en&order=step")
+    else:
+        page = visit(f"{serve().base_url}/?run=calls&tab=samples&lang=en&order=step")
+    page.wait_for_selector(".sample-detail .fact")
+    assert page.locator(".sample-detail .fact").all_inner_texts() == ["step 0"]
+    page.click(".sample-row >> nth=2")
+    page.click(".sample-detail .fact >> text=tool calls 2")
+    page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 2")
+
+
+def test_a_prompt_is_shown_over_the_whole_training(serve: Serve, visit: Open):
+    """Of a task with many samples too: answers from the first step to the last and of that in view, and all counted."""
+    run = windsock.init(project="p", name="long", id="long")
+    for step in range(100):
+        for _ in range(6):
+            run.sample("p", f"answer {step}", reward=float(step >= 75), task="t", step=step)
+    run.finish()
+    client = serve()
+    found = client.get("/api/runs/long/samples", params={"task": "t", "limit": 1}).json()
+    assert (found["matched"], found["over_training"]["steps"]) == (600, list(range(100)))
+    assert found["over_training"]["solved"] == [0.0] * 75 + [1.0] * 25
+    assert client.get("/api/runs/long/samples").json()["over_training"] is None
+    page = visit(f"{client.base_url}/?run=long&tab=samples&lang=en&at=37")
+    page.wait_for_selector(".panel:has(.mini-plot) pre")
+    shown = page.locator(".panel:has(.mini-plot) pre").all_inner_texts()
+    assert shown == ["answer 0", "answer 20", "answer 37", "answer 59", "answer 79", "answer 99"]
+    assert "25% solved" in page.inner_text(".panel:has(.mini-plot) header")
+
+
+def test_a_link_opens_a_sample_that_the_list_does_not_have(
+    serve: Serve, visit: Open, grouped: windsock.Run, console_errors: list[str]
+):
+    """An answer of a group that the conditions leave out; other conditions lead back to the list."""
+    own = ".sample-detail > .panel >> nth=0 >> header .fact"  # not those of the answers beside it
+    page = visit(f"{serve().base_url}/?run=groups&tab=samples&lang=en&at=1&where=correct+%3D+false")
+    page.wait_for_selector(".strip .cell")
+    assert page.locator(".sample-row").count() == 2
+    page.locator(".strip .cell >> text=1.50").first.click()
+    page.wait_for_selector(f"{own} >> text=correct true")
+    page.reload()
+    page.wait_for_selector(f"{own} >> text=correct true")
+    page.fill(".bar .where", "correct = false and reward > 0")
+    page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 1")
+    page.wait_for_selector(f"{own} >> text=correct false")
+    page.goto(f"{serve().base_url}/?run=groups&tab=samples&lang=en&at=1&sample=none:1")
+    page.wait_for_selector(".sample-row[aria-current]")
+    page.wait_for_selector(".strip .cell")
+    assert all("404 (Not Found)" in error for error in console_errors)
+    console_errors.clear()
 
 
 TOKENS = ["The", " cat", " sat", "\n", "<|im_end|>"]
@@ -268,21 +387,35 @@ def test_tokens_have_their_values(
 
 
 def test_the_tokens_of_a_step_are_summed(serve: Serve, visit: Open):
-    """By their text; a click goes to the place with the largest value, in another sample."""
+    """By their text, with a link to each place; a click goes there, also in another sample and outside of the list."""
     run = windsock.init(project="p", name="sums", id="sums")
     run.sample("p", "ab", tokens=["a", "b"], token_values={"entropy": [0.5, 1.0], "mask": [1, 1]}, reward=1.0, step=0)
     run.sample(
         "p", "abb", tokens=["a", "b", "b"], token_values={"entropy": [4.0, 0.25, 9.0], "mask": [1, 1, 0]}, step=0
     )
+    many = ["c"] * 9
+    run.sample("p", "c" * 9, tokens=many, token_values={"entropy": [0.001 * n for n in range(1, 10)]}, step=0)
     run.finish()
-    page = visit(f"{serve().base_url}/?run=sums&tab=samples&lang=en&order=-reward")
+    page = visit(f"{serve().base_url}/?run=sums&tab=samples&lang=en&where=reward+%3D+1")
     page.locator(".token-panel details summary").click()
     page.wait_for_selector(".token-panel table")
     rows = page.locator(".token-panel tbody tr").all_inner_texts()
-    assert [row.split() for row in rows] == [['"a"', "4.50", "2.25", "2", "4"], ['"b"', "1.25", "0.625", "2", "1"]]
-    page.locator(".token-panel tbody button").first.click()
-    page.wait_for_function("() => document.querySelectorAll('.token-row span').length === 3")
-    assert page.locator(".token-row .marked").all_inner_texts() == ["a"]
+    assert [row.split() for row in rows[:2]] == [
+        ['"a"', "4.50", "2.25", "2", "4", "0.500"], ['"b"', "1.25", "0.625", "2", "1", "0.250"],
+    ]  # fmt: skip
+    assert rows[2].split()[-2:] == ["0.00500", "+4"]
+    page.click(".token-panel tbody button >> text=+4")
+    assert page.locator(".token-panel tbody tr >> nth=2").inner_text().split()[4:] == [
+        f"{0.001 * n:.5f}" for n in range(9, 0, -1)
+    ]  # fmt: skip
+    places = "all => all.map(one => one.dataset.place)"
+    for number, tokens, place in ((1, 2, 0), (0, 3, 0), (3, 3, 1), (12, 9, 0)):
+        page.locator(".token-panel tbody button").nth(number).click()
+        page.wait_for_function(f"() => document.querySelectorAll('.token-row span').length === {tokens}")
+        assert page.locator(".token-row .marked").evaluate_all(places) == [str(place)]
+        page.wait_for_selector(".token-panel table")
+        if number == 3:
+            page.click(".token-panel tbody button >> text=+4")
 
 
 def test_a_long_sequence_has_only_the_rows_in_view(serve: Serve, visit: Open):
@@ -302,3 +435,137 @@ def test_a_long_sequence_has_only_the_rows_in_view(serve: Serve, visit: Open):
     page.mouse.click(box["x"] + box["width"] - 2, box["y"] + 10)
     page.wait_for_selector(f".token-row >> text=w{count - 1}")
     assert page.evaluate(spans) < 1500
+    share = """() => { const text = document.querySelector('.token-text');
+        return (text.scrollTop + text.clientHeight / 2) / text.scrollHeight; }"""
+    page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + 10)
+    page.mouse.down()
+    for part in (0.7, 0.5, 0.25):
+        page.mouse.move(box["x"] + part * box["width"], box["y"] + 10, steps=3)
+        assert page.evaluate(share) == pytest.approx(part, abs=0.01)
+    page.mouse.up()
+    page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 10)
+    assert page.evaluate(share) == pytest.approx(0.25, abs=0.01)
+
+
+TINTED = {
+    "log_prob": [-1.0, -1.0, -1.0, -1.0], "old": [-1.0, -1.5, -1.0, -1.0], "rollout": [-1.0, -1.5, -0.5, -1.5],
+    "reference": [-1.0, -1.0, -1.0, -4.0], "clipped": [0, 1, 0, 0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "tints"),
+    [
+        ("mismatch", ["", "", "--s1", "--s0"]), ("kl", ["", "", "", "--s0"]), ("clipped", ["", "--s0", "", ""]),
+        ("surprise", [""] * 4), ("old", ["", "--s1", "", ""]),
+    ],
+)  # fmt: skip
+def test_tokens_are_tinted_by_a_value(serve: Serve, visit: Open, value: str, tints: list[str]):
+    """The mismatch is that of the policy that sampled, in both colours; the same value everywhere has none."""
+    run = windsock.init(project="p", name="tints", id="tints")
+    run.sample("p", "a b c d ", tokens=["a ", "b ", "c ", "d "], token_values=TINTED, step=0)
+    run.finish()
+    page = visit(f"{serve().base_url}/?run=tints&tab=samples&lang=en&tv={value}")
+    page.wait_for_selector(".token-row")
+    assert page.input_value(".token-panel select >> nth=0") == value
+    shown = page.locator(".token-row span").evaluate_all("all => all.map(one => one.style.background)")
+    assert [next((name for name in ("--s0", "--s1") if name in style), "") for style in shown] == tints
+    extreme = page.locator(".extremes button").first.inner_text().split()
+    assert extreme == {
+        "mismatch": ["c", "−0.500"], "kl": ["d", "2.05"], "clipped": ["b", "1"], "surprise": ["a", "1"],
+        "old": ["b", "−1.50"],
+    }[value]  # fmt: skip
+
+
+def test_tokens_of_chat_templates_are_framed(serve: Serve, visit: Open):
+    """Those of several templates, which are where turns begin and end."""
+    tokens = [
+        "<start_of_turn>",
+        "user",
+        "\n",
+        "Hi",
+        "<end_of_turn>",
+        "[INST]",
+        "Hi",
+        "[/INST]",
+        "<b>",
+        "</s>",
+        " <eos>",
+    ]
+    run = windsock.init(project="p", name="turns", id="turns")
+    run.sample("p", "".join(tokens), tokens=tokens, step=0)
+    run.finish()
+    page = visit(f"{serve().base_url}/?run=turns&tab=samples&lang=en")
+    page.wait_for_selector(".token-row .special")
+    assert [text.strip() for text in page.locator(".token-row .special").all_inner_texts()] == [
+        "<start_of_turn>", "<end_of_turn>", "[INST]", "[/INST]", "</s>", "<eos>",
+    ]  # fmt: skip
+
+
+HOVERED = """() => [...document.querySelectorAll('.token-row span')].map(span => {
+    span.dispatchEvent(new PointerEvent('pointermove', {bubbles: true}));
+    const lines = [...document.querySelectorAll('.token-tip > div')].map(
+        line => [...line.children].map(one => one.textContent));
+    return [span.textContent, span.className, Object.fromEntries(lines)];
+})"""
+"""JavaScript: the text of each token, its classes, and the values that the pointer shows."""
+
+
+def test_values_on_the_page_are_those_of_the_trainer(
+    serve: Serve, visit: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """At every token of the demo, as the pointer shows them, with its own update and an explorer that lags behind."""
+    experiences: list[Any] = []
+    updates: list[dict[int, tuple[Any, Any]]] = []  # log-probs and entropies of each row in the last update of a step
+    record_experience, record_policy = recording.record_experience, recording.record_policy
+
+    def experience(run: Any, e: Any, *rest: Any) -> None:
+        experiences.append(e)
+        updates.append({})
+        record_experience(run, e, *rest)
+
+    def policy(run: Any, e: Any, rows: Any, logits: Any, log_probs: Any, config: Any) -> None:
+        chosen = log_probs[np.arange(len(log_probs)), e.episodes.choices[rows][e.episodes.mask[rows]]]
+        grids = (e.episodes.to_grid(values, rows) for values in (chosen, entropy_of(log_probs)))
+        updates[-1] |= dict(zip(rows.tolist(), zip(*grids, strict=True), strict=True))
+        record_policy(run, e, rows, logits, log_probs, config)
+
+    monkeypatch.setattr(recording, "record_experience", experience)
+    monkeypatch.setattr(recording, "record_policy", policy)
+    small = {"tasks": 24, "hidden": 64, "maps": 128, "validation_maps": 16, "actor_lr": 1e-3, "critic_lr": 2e-3}
+    config = DemoConfig().changed(small | {"steps": 3, "sync_every": 25})
+    run, explorer = start_runs(config, dir=tmp_path / "runs")
+    with run, explorer:
+        train(config, run, explorer)
+    base = f"{serve().base_url}/?run={run.id}&tab=samples&lang=en"
+    page = visit(base)
+    seen: dict[str, list[float]] = {}
+    for step, (e, now) in enumerate(zip(experiences, updates, strict=True)):
+        found = windsock.open(run.path).find_samples(Query(step=step, where="tokens > 0"))
+        assert len(found.samples) == 4
+        for sample, place in zip(found.samples, found.places, strict=True):
+            row = int(str(sample.id))
+            valid = e.episodes.mask[row]
+            log_prob, entropy = now[row]
+            ratio, advantage = np.exp(log_prob - e.old[row]), e.advantages[row]
+            above, below = ratio > 1 + config.clip, ratio < 1 - config.clip
+            apart = e.ref[row] - log_prob
+            arrays = {
+                "log_prob": log_prob, "old": e.old[row], "reference": e.ref[row], "rollout": e.episodes.log_probs[row],
+                "entropy": entropy, "advantage": advantage, "ratio": ratio, "push": advantage * ratio, "mask": valid,
+                "mismatch": e.old[row] - e.episodes.log_probs[row], "kl": np.expm1(apart) - apart,
+                "surprise": -log_prob, "clipped": (above & (advantage > 0)) | (below & (advantage < 0)),
+            }  # fmt: skip
+            page.goto(f"{base}&at={step}&sample={place}")
+            page.wait_for_selector(".token-row")
+            shown = page.evaluate(HOVERED)
+            choices = [recording.token_text([CHOICE + choice]) for choice in e.episodes.choices[row][valid]]
+            assert [(text, name) for text, name, _ in shown] == [(text, "") for text in choices]
+            for token, (_, _, values) in enumerate(shown):
+                numbers = {name: float(text.replace("−", "-")) for name, text in values.items()}
+                assert numbers.keys() == arrays.keys()
+                for name, array in arrays.items():
+                    # They are stored in steps of 1/4096, and shown with three digits.
+                    assert numbers[name] == pytest.approx(float(array[valid][token]), rel=6e-3, abs=6e-4), name
+                    seen.setdefault(name, []).append(numbers[name])
+    assert {name: len(set(values)) > 1 for name, values in seen.items()} == {name: name != "mask" for name in seen}

@@ -7,10 +7,13 @@ from typing import Any
 import httpx
 import pytest
 from browsing import Open
-from serving_runs import Serve, eventually, serving
+from serving_runs import Serve, copy_run, eventually, serving
 from sweep_runs import COLLAPSED
 
 import windsock
+
+MANY = 300
+"""Runs in a table of which a small part is in sight."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +46,6 @@ def test_several_runs_open_with_their_table(served: httpx.Client, visit: Open):
     """Sorted by a click on a head, which the URL keeps; a name opens its run, and Back returns to the table."""
     page = visit(f"{served.base_url}/")
     counted(page, "43 of 43 runs")
-    assert len(page.locator(".grid-row").all()) < 43 + 1
     assert [cell.get_attribute("data-column") for cell in page.locator(".grid-head [data-column]").all()] == [
         "name", "status", "health", "steps", "duration", "last:validation", "best:validation", "last:reward",
         "actor.lr", "actor.clip", "seed",
@@ -60,6 +62,34 @@ def test_several_runs_open_with_their_table(served: httpx.Client, visit: Open):
     page.reload()
     counted(page, "43 of 43 runs")
     assert names(page)[0] == best
+
+
+def test_only_the_rows_in_sight_are_in_the_page(serve: Serve, visit: Open, tmp_path: Path):
+    """Of hundreds; others take their place while one scrolls."""
+    run = windsock.init(id="r000", name="r000", dir=tmp_path / "runs")
+    run.log({"loss": 1.0}, step=0)
+    run.finish()
+    for number in range(1, MANY):
+        copy_run(Path(run.path), number, f"r{number:03d}")
+    page = visit(f"{serve().base_url}/?tab=table&by=name")
+    counted(page, f"{MANY} of {MANY} runs")
+    for place, name in ((0, "r000"), (1e6, f"r{MANY - 1}"), (17 * MANY, f"r{MANY // 2}")):
+        page.locator(".grid").evaluate("(grid, place) => { grid.scrollTop = place; }", place)
+        page.locator(f'.grid-row[data-key="{name}"]').wait_for()
+        assert page.locator(".grid-row").count() < MANY / 4
+
+
+def test_long_config_keys_fit_on_a_phone(serve: Serve, visit: Open, tmp_path: Path):
+    """The choice of groups is as wide as the screen allows, and not as its longest option."""
+    key = "actor_rollout_ref.actor.fsdp_config.optimizer_offload_to_host_memory_between_the_updates"
+    for number in range(2):
+        windsock.init(id=f"run{number}", dir=tmp_path / "runs", config={key: number, f"{key}.too": number}).finish()
+    client = serve()
+    eventually(lambda: client.get("/api/table").json()["pending"] == 0)
+    page = visit(f"{client.base_url}/?lang=en", width=390)
+    page.locator(".table-count", has_text="2 of 2 runs").wait_for()
+    assert page.locator("select[aria-label='Group by'] option", has_text=key).count()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_conditions_filter_and_say_what_is_wrong(served: httpx.Client, visit: Open, console_errors: list[str]):
@@ -104,6 +134,24 @@ def test_runs_are_grouped_and_selected(served: httpx.Client, visit: Open):
     page.locator(".table-chosen", has_text="15 selected").wait_for()
 
 
+def test_runs_are_grouped_by_a_tag_and_by_a_setting(served: httpx.Client, visit: Open):
+    """Both are chosen in the field; the runs without one are a group too."""
+    page = visit(f"{served.base_url}/?tab=table")
+    counted(page, "43 of 43 runs")
+    groups = page.locator(".group-row .name-cell")
+    for choice, expected in (
+        ("tag", {"tag=none 3 runs", "tag=sweep 40 runs"}),
+        ("actor.lr", {"lr=none 3 runs", *(f"lr={rate} 10 runs" for rate in ("1e-6", "3e-6", "1e-5", "3e-5"))}),
+    ):
+        page.get_by_label("Group by").select_option(label=choice)
+        groups.nth(len(expected) - 1).wait_for()
+        assert {" ".join(text.split()[1:]) for text in groups.all_inner_texts()} == expected
+        page.reload()
+        groups.nth(len(expected) - 1).wait_for()
+    page.get_by_label("Group by").select_option(label="nothing")
+    page.wait_for_function("() => document.querySelector('.grid-row') && !document.querySelector('.group-row')")
+
+
 def test_columns_are_chosen_moved_and_resized(served: httpx.Client, visit: Open, tmp_path: Path):
     """The URL keeps them; the CSV has the columns that are shown, of all runs that are."""
     page = visit(f"{served.base_url}/?tab=table&cols=steps,actor.lr&only=actor.lr+%3D+1e-6")
@@ -131,6 +179,28 @@ def test_columns_are_chosen_moved_and_resized(served: httpx.Client, visit: Open,
     assert lines[0] == "key,name,steps,actor.lr,mean10:critic/score/mean"
     assert len(lines) == 11
     assert lines[1].split(",")[2:4] == ["23", "0.000001"]
+
+
+def test_news_do_not_disturb(served: httpx.Client, visit: Open):
+    """What would be the same is not made again when runs change, and what is made again keeps the focus."""
+    page = visit(f"{served.base_url}/?tab=table&only=tag+%3D+sweep")
+    counted(page, "40 of 43 runs")
+    kept = ".table-tools button, select[aria-label='Group by'], .grid-head [data-column=steps]"
+    page.evaluate("kept => document.querySelectorAll(kept).forEach(one => { one.isKept = true; })", kept)
+    key = page.locator(".grid-row").nth(3).get_attribute("data-key")
+    focused = f"() => document.activeElement.closest('[data-key]')?.dataset.key === '{key}'"
+    page.locator(f".grid-row[data-key='{key}']").get_by_role("checkbox").focus()
+    page.wait_for_function(focused)
+    page.evaluate("document.querySelectorAll('.grid-row').forEach(row => { row.isOld = true; })")
+    before = served.patch(f"/api/runs/{key}", json={"note": "news"}).json()["before"]
+    page.wait_for_function("() => ![...document.querySelectorAll('.grid-row')].some(row => row.isOld)")
+    page.wait_for_function(focused)
+    assert page.evaluate("kept => [...document.querySelectorAll(kept)].every(one => one.isKept)", kept)
+    head(page, "steps").locator(".resizer").focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.activeElement.closest('[data-column]')?.dataset.column === 'steps'")
+    served.patch(f"/api/runs/{key}", json=before)
 
 
 def test_runs_are_annotated_and_compared_with_a_baseline(serve: Serve, visit: Open, tmp_path: Path):

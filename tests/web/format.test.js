@@ -69,6 +69,7 @@ cases(formatSeconds, [
 cases(formatPercent, [
   [null, "–"],
   [0, "0.0%"],
+  [0.0004, "<0.1%"],
   [0.0991, "9.9%"],
   [0.0995, "10%"],
   [1, "100%"],
@@ -84,6 +85,7 @@ cases(formatBytes, [
 
 cases(formatConfigValue, [
   ["text", "text"],
+  ["", '""'],
   [1e-6, "1e-6"],
   [0, "0"],
   [0.5, "0.5"],

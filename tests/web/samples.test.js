@@ -1,18 +1,23 @@
 // What is shown of samples: differences, beginnings, tokens.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { wordDiff } from "../../src/windsock/server/web/samples/diff.js";
 import { FORMULAS } from "../../src/windsock/server/web/samples/formulas.js";
 import { inputTurns, outputText, sharedBeginning } from "../../src/windsock/server/web/samples/outputs.js";
+import { shownSteps, stepCounts } from "../../src/windsock/server/web/samples/step_counts.js";
 import {
   allValues,
   decodeArray,
   extremes,
+  isSpecial,
   overview,
   scaleOf,
   strength,
   tokenRows,
 } from "../../src/windsock/server/web/samples/token_math.js";
+
+const ORDER = ["push", "mismatch", "kl", "surprise", "ratio"];
 
 const sides = (pieces) =>
   ["gone", "new"].map((kind) =>
@@ -66,28 +71,23 @@ test("what the model wrote begins with its first turn", () => {
   assert.equal(outputText({ turns: [] }), "");
 });
 
-test("values that follow from others are computed", () => {
-  const log_prob = Float32Array.from([-1, -2]);
-  const found = allValues({
-    log_prob,
-    old: Float32Array.from([-1, -3]),
-    advantage: Float32Array.from([2, -1]),
-    rollout: Float32Array.from([-1.5, -2]),
+const CASES = JSON.parse(readFileSync(new URL("../samples/token_values.json", import.meta.url), "utf8"));
+
+for (const { case: name, given, follows } of CASES)
+  test(`values that follow from others, as in Python: ${name}`, () => {
+    const arrays = Object.fromEntries(Object.entries(given).map(([key, values]) => [key, Float32Array.from(values)]));
+    const found = allValues(arrays);
+    assert.deepEqual(Object.keys(found), [...new Set([...ORDER.filter((key) => key in found), ...Object.keys(given)])]);
+    assert.deepEqual(new Set(Object.keys(found)), new Set([...Object.keys(follows), ...Object.keys(given)]));
+    for (const [key, values] of Object.entries({ ...given, ...follows }))
+      assert.ok(
+        values.every((value, i) => Math.abs(found[key][i] - value) < 1e-6),
+        `${key} ${found[key]}`,
+      );
   });
-  assert.deepEqual(Object.keys(found), [
-    "push",
-    "mismatch",
-    "surprise",
-    "ratio",
-    "log_prob",
-    "old",
-    "advantage",
-    "rollout",
-  ]);
-  assert.deepEqual([...found.mismatch], [0.5, 0]);
-  assert.deepEqual([...found.surprise], [1, 2]);
-  assert.ok(Math.abs(found.push[1] + Math.E) < 1e-6);
-  assert.deepEqual(Object.keys(allValues({ entropy: log_prob })), ["entropy"]);
+
+test("arrays come as base64, and values of other names have nothing that follows", () => {
+  assert.deepEqual(Object.keys(allValues({ entropy: Float32Array.from([1]) })), ["entropy"]);
   assert.deepEqual([...decodeArray(btoa("\0\0\x80?"))], [1]);
 });
 
@@ -145,4 +145,42 @@ test("formulas are told from sums of money", () => {
   assert.equal(block("$$\nx\n\ny\n$$\nz"), "x\n\ny");
   assert.equal(block("\\begin{align*}a\\end{align*}"), "\\begin{align*}a\\end{align*}");
   assert.equal(block("\\begin{align}a\\end{align*}"), undefined);
+});
+
+test("tokens of chat templates are told from others", () => {
+  const special = ["<|im_end|>", "<｜Assistant｜>", "<start_of_turn>", "<end_of_turn>", "[INST]", "[/INST]", "<s>"];
+  for (const token of [...special, "</s>", " <eos>", "<pad>", "<<SYS>>", "[TOOL_CALLS]"])
+    assert.ok(isSpecial(token), token);
+  for (const token of ["<b>", "</p>", "s", "[1]", "[A]", "[x]", "<", "|>", "INST", "a<s>", ""])
+    assert.ok(!isSpecial(token), token);
+});
+
+test("samples of a prompt are counted by step; what is unknown is not zero", () => {
+  const counts = stepCounts([
+    { step: 2, reward: 0.5, columns: { correct: false } },
+    { step: 0, reward: 1 },
+    { step: 0, reward: -1, answer: null, reference: "4" },
+    { step: 2, reward: 0, answer: "4", reference: "4" },
+    { step: 2, reward: 1, answer: "4", reference: "5" },
+    { step: 2, reward: null, rewards: { format: 3 } },
+    { step: 7, reward: null },
+    { step: 7, reward: "NaN" },
+  ]);
+  assert.deepEqual(counts, {
+    steps: [0, 2, 7],
+    samples: [2, 4, 2],
+    reward: [0, 1.125, null],
+    solved: [0.5, 0.5, null],
+    share: 0.5,
+  });
+  assert.equal(stepCounts([]).share, null);
+});
+
+test("the steps that are shown are spread over all, with the one in view", () => {
+  const steps = Array.from({ length: 101 }, (_, i) => i);
+  assert.deepEqual(shownSteps(steps, 40, 6), [0, 20, 40, 60, 80, 100]);
+  assert.deepEqual(shownSteps(steps, 3, 6), [0, 3, 40, 60, 80, 100]);
+  assert.deepEqual(shownSteps(steps, 99, 6), [0, 20, 40, 60, 99, 100]);
+  assert.deepEqual(shownSteps(steps, 500, 6), [0, 20, 40, 60, 80, 100]);
+  assert.deepEqual(shownSteps([1, 5], 5, 6), [1, 5]);
 });

@@ -7,7 +7,7 @@ Object.assign(globalThis, {
   addEventListener() {},
   innerWidth: 1440,
 });
-const { columnWidth, compareValues, differenceText, meanText, tableCsv } = await import(
+const { columnWidth, compareValues, differenceText, groupNameWidth, isComparable, meanText, tableCsv } = await import(
   "../../src/windsock/server/web/table/columns.js"
 );
 const { rowsOf, sortGroups, sortRuns } = await import("../../src/windsock/server/web/table/order.js");
@@ -53,6 +53,13 @@ test("groups are sorted by their means, and unfold; a run that is alone is a row
   );
 });
 
+test("the first column has room for the longest name of a group, up to a third of the window", () => {
+  assert.equal(groupNameWidth(["lr=1e-6"], {}), 300);
+  assert.ok(groupNameWidth(["lr=1e-6", "steps=14 turns=16 actor_lr=9e-4"], {}) > 380);
+  assert.equal(groupNameWidth(["a".repeat(200)], {}), 480);
+  assert.equal(groupNameWidth(["a".repeat(200)], { name: 200 }), 200); // as it was dragged
+});
+
 test("texts of means and of differences from the baseline", () => {
   assert.equal(meanText("reward", [0.5, 0.4, 0.6, 5]), "0.500 ± 0.1");
   assert.equal(meanText("reward", [0.5, null, null, 1]), "0.500");
@@ -60,6 +67,7 @@ test("texts of means and of differences from the baseline", () => {
   assert.equal(differenceText("reward", 0.75, 0.5), "+0.250");
   assert.equal(differenceText("reward", "a", 0.5), "");
   assert.equal(differenceText("duration", 2, 1), "");
+  assert.deepEqual(["duration", "began", "reward", "status"].map(isComparable), [false, false, true, true]);
 });
 
 test("the CSV quotes what needs it", () => {
@@ -91,6 +99,6 @@ test("a group with many settings is called by the names of its runs, and no two 
 
 test("a column has room for its title, also in Chinese", () => {
   assert.equal(columnWidth("last:validation", "x".repeat(12), {}), 34 + 7.6 * 12);
-  assert.ok(columnWidth("last:validation", "验证 · 最后一个", {}) > 34 + 13 * 6 + 3 * 3);
+  assert.ok(columnWidth("last:validation", "验证 · 最新值", {}) > 34 + 13 * 5 + 3 * 3);
   assert.equal(columnWidth("last:validation", "验证", { "last:validation": 70 }), 70);
 });

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from windsock.errors import JournalError
 from windsock.server.http.endpoints import ENDPOINTS, LIVE_PARAMETERS, MAX_COMPARED, Endpoint
 from windsock.server.http.files import StaticFiles
-from windsock.server.http.guard import LOOPBACK, Allowed, Guard, Rejection
+from windsock.server.http.guard import Allowed, Guard, Rejection
 from windsock.server.http.openapi import description
 from windsock.server.http.parameters import parse_body, parse_query
 from windsock.server.responses import BinaryBody, RequestError, encode
@@ -36,7 +36,9 @@ from windsock.server.views.curves import MEDIA_TYPE
 THREADS = 8
 MAX_BODY = 1 << 20
 MIN_GZIP_BYTES = 4096  # smaller bodies are not worth compressing
-PRELOAD = "<api/runs>; rel=preload; as=fetch; crossorigin"  # the list, while the script is still loading
+# The list, while the script is still loading: exactly as the page asks for it, unless the address says otherwise.
+PRELOAD = "<api/runs?sort=began&hidden=0&offset=0&limit=100>; rel=preload; as=fetch; crossorigin"
+OTHER_LISTS = frozenset({"run", "with", "q", "sort"})
 RouteHandler = Callable[[Request], Awaitable[Response]]
 
 
@@ -136,10 +138,9 @@ def _response(request: Request, encoded: BinaryBody) -> Response:
     if request.method in ("GET", "HEAD") and etag in request.headers.get("if-none-match", ""):
         return Response(None, 304, headers)
     body = encoded.body
-    # Over loopback compressing takes longer than it saves; arrays of floats hardly compress at all.
-    is_local = request.client is None or request.client.host in LOOPBACK
+    # Also over loopback, which may be the end of an SSH tunnel; arrays of floats hardly compress at all.
     compressible = encoded.media_type != MEDIA_TYPE and len(body) >= MIN_GZIP_BYTES
-    if not is_local and compressible and _accepts_gzip(request):
+    if compressible and _accepts_gzip(request):
         body = gzip.compress(body, 5, mtime=0)
         headers["content-encoding"] = "gzip"
     return Response(body, 200, headers, encoded.media_type)
@@ -154,7 +155,7 @@ def _file_response(request: Request, files: StaticFiles) -> Response:
     if file is None:
         raise RequestError(404, f"nothing is served at {request.url.path[:200]}")
     headers = {"cache-control": "no-cache", "etag": file.etag, "vary": "Accept-Encoding"}
-    if request.url.path == "/":
+    if request.url.path == "/" and OTHER_LISTS.isdisjoint(request.query_params.keys()):
         headers["link"] = PRELOAD
     if file.etag in request.headers.get("if-none-match", ""):
         return Response(None, 304, headers)

@@ -130,7 +130,7 @@ def facts_record(location: RunLocation, seen: Glance) -> dict[str, Any]:
         "last_step": seen.last_step,
         "began": seen.began,
         "last_heard": seen.last_heard,
-        "seconds": max(0.0, seen.last_heard - seen.began),
+        "seconds": max(0.0, seen.last_heard - seen.began) or None,  # a log without times has none
         "bytes": seen.bytes,
         "writers": seen.writers,
         "attempts": seen.attempts,

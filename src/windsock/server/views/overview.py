@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from windsock.catalogue.headline import Headline, HeadlineValue, headline_values, headlines, undecided_values
@@ -11,6 +12,7 @@ from windsock.catalogue.resolution import Resolution, RunNames
 from windsock.catalogue.spec import CatalogueError, Text
 from windsock.diagnosis.diagnose import Diagnosis
 from windsock.diagnosis.signs import WORDS
+from windsock.findings import Finding
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import group_into_charts, logged_band, metric_records, names_of
@@ -21,6 +23,7 @@ from windsock.summary import missing, run_warnings
 from windsock.view import View
 
 TIME_POINTS = 100
+MAX_EVIDENCE = 3  # curves of the first findings
 
 
 def overview(opened: OpenRun, points: int) -> dict[str, Any]:
@@ -40,6 +43,7 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
     crucial = [sign.record() for sign in diagnosis.signs]
     vital = [_headline_record(opened, value, triples.get(value.name, {}), points) for value in values.values()]
     _tell_apart([*crucial, *vital])
+    found = [finding for finding in diagnosis.findings if finding.severity != "info"]
     ids = [sign.metric for sign in diagnosis.signs] + [value.match.metric.id for value in values.values()]
     return {
         "steps": view.steps,
@@ -50,7 +54,8 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
         "ambiguous": meanings.ambiguous,
         "source": meanings.source,
         "health": health(diagnosis),
-        "findings": [finding.record() for finding in diagnosis.findings if finding.severity != "info"],
+        "findings": [finding.record() for finding in found],
+        "evidence": _evidence(opened, found, meanings, points),
         "marks": marks(opened, diagnosis),
         "moments": moment_records(opened),
         "checked": checked(diagnosis),
@@ -62,6 +67,27 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
         "notices": run_warnings(view),
         "writers": writer_records(view),
     }
+
+
+def _evidence(opened: OpenRun, found: list[Finding], meanings: RunNames, points: int) -> list[dict[str, Any]]:
+    """Return the curves that findings stand on: of every finding the first two, as long as there is room."""
+    logged = set(opened.view.names())
+    pairs = [(one, name) for one in found for name in [name for name in one.evidence if name in logged][:2]]
+    return [
+        {
+            "finding": {"rule": finding.rule, "onset": finding.onset},
+            "name": name,
+            "title": _title(name, meanings),
+            "curve": make_curve(opened, SeriesRequest(opened.location.key, name), Window(points)).record(),
+        }
+        for finding, name in pairs[:MAX_EVIDENCE]
+    ]
+
+
+def _title(name: str, meanings: RunNames) -> dict[str, str]:
+    """Return the title of what a name means; the name itself where that is not known."""
+    match = meanings.match(name)
+    return asdict(match.metric.title if match else Text(name, name))
 
 
 def _tell_apart(values: list[dict[str, Any]]) -> None:

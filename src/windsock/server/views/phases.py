@@ -231,9 +231,12 @@ def _table_from_metrics(opened: OpenRun, window: Window) -> PhaseTable | None:
 
 def _summary(one: PhaseSummary, outermost: list[dict[str, Any]], steps: int) -> dict[str, Any]:
     """Return a summary with the seconds per step: of an outermost phase those of the main writer, else by writer."""
-    known = next((phase["mean"] for phase in outermost if phase["name"] == one.name), None)
-    per_step = known if known is not None else one.mean * one.count / one.writers / max(1, steps)
-    return {**asdict(one), "slowest": str(one.slowest), "per_step": per_step}
+    known = next((phase for phase in outermost if phase["name"] == one.name), None)
+    if known is None:
+        times = {"per_step": one.mean * one.count / one.writers / max(1, steps)}
+    else:
+        times = {"per_step": known["mean"], "share": known["share"]}
+    return {**asdict(one), "slowest": str(one.slowest), **times}
 
 
 def _writer_times(table: SpanTable, wanted: NDArray[np.bool_]) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from windsock import __version__
-from windsock.samples.query import Query
 from windsock.server.responses import RequestError, to_strict_json
 from windsock.server.runs.open_runs import OpenRun, RunLocation
 from windsock.server.views.charts import names_view
@@ -18,7 +17,7 @@ from windsock.server.views.meanings import meanings_view
 from windsock.server.views.memory import memory_view
 from windsock.server.views.overview import overview
 from windsock.server.views.phases import phases_view, timeline_view
-from windsock.server.views.samples import samples_view
+from windsock.server.views.samples import report_samples
 from windsock.view import View
 
 MAX_POINTS = 2_000_000  # over all series: browsers still open a file of that size
@@ -52,7 +51,7 @@ def collect_report(opened: OpenRun, points: int, samples: int) -> dict[str, Any]
         "timeline": _timeline(opened),
         "memory": memory_view(opened, None),
         "evaluation": evaluation_view(opened, points),
-        "samples": samples_view(opened, Query(sort="-step"), 0, samples, "whole") if samples else None,
+        "samples": report_samples(opened, samples) if samples else None,
         "details": details_view(opened),
         "texts": texts_view(opened, None, -200, 200),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from windsock.journal.alternatives import TopLogprobs
 from windsock.model import Sample
+from windsock.samples.columns import shown_columns
 from windsock.samples.query import Query
 from windsock.samples.regex_process import TooSlowError
+from windsock.samples.search import even_places
 from windsock.samples.shortening import shortened
-from windsock.samples.token_sums import all_values, token_sums
+from windsock.samples.token_sums import TokenSum, all_values, token_sums
 from windsock.samples.transcript import Part, turns_of
 from windsock.server.responses import RequestError, field_values
 from windsock.server.runs.open_runs import OpenRun
@@ -23,16 +25,20 @@ from windsock.server.runs.open_runs import OpenRun
 MAX_PART = 2000  # characters of a part of a turn in a list
 TEXTS = ("full", "turns", "whole")
 RAW = ("prompt", "completion", "messages")
+REPORTED = ("chosen != none", "chosen = none and tokens > 0", "chosen = none and tokens = none")
+"""The samples of a report, in the order in which they are wanted."""
+MAX_TOKEN_NUMBERS = 2_000_000  # of a report: about 11 MB of base64
 LONG = ("tokens", "token_values", "top_logprobs")  # which lists have not
 
 
 def samples_view(opened: OpenRun, query: Query, offset: int, limit: int, texts: str = "full") -> dict[str, Any]:
     """Return the matching samples from number ``offset`` on, and a census of all samples.
 
-    With ``texts`` they have their prompts, completions and messages, shortened turns, or whole turns and tokens.
+    With ``texts`` they have their prompts, completions and messages, shortened turns, or whole turns and tokens. Those
+    of one task are also counted by step: all that match, whatever the limit is.
     """
     try:
-        found = opened.view.find_samples(query, offset + limit)
+        found = opened.view.find_samples(replace(query, by_step=query.task is not None), offset + limit)
     except TooSlowError as problem:
         raise RequestError(400, str(problem)) from None
     pairs = zip(found.samples[offset:], found.places[offset:], strict=True)
@@ -43,7 +49,46 @@ def samples_view(opened: OpenRun, query: Query, offset: int, limit: int, texts: 
         "more": found.matched > offset + limit,
         "census": asdict(found.census),
         "unknown": list(found.unknown),
+        "over_training": None if found.by_step is None else asdict(found.by_step),
     }
+
+
+def report_samples(opened: OpenRun, limit: int) -> dict[str, Any]:
+    """Return samples for a report, the newest step first.
+
+    Those that ``measure`` has chosen come before others with tokens, and these before the rest; where not all of a kind
+    fit, they are of all steps. With too many tokens for a file some samples have only their texts.
+    """
+    samples: list[Sample] = []
+    places: list[str] = []
+    for where in REPORTED:
+        found = opened.view.find_samples(Query(where=where, spread=True), limit - len(samples))
+        samples += found.samples
+        places += found.places
+    order = sorted(range(len(samples)), key=lambda place: -(samples[place].step or 0))
+    kept = _within_budget([samples[place] for place in order])
+    pairs = zip(kept, (places[place] for place in order), strict=True)
+    return {
+        "samples": [_listed(sample, "whole", "") | {"place": place} for sample, place in pairs],
+        "matched": found.census.kept,
+        "offset": 0,
+        "more": found.census.kept > len(samples),
+        "census": asdict(found.census),
+        "unknown": [],
+    }
+
+
+def _within_budget(samples: list[Sample]) -> list[Sample]:
+    """Return samples of which at most so many have their tokens that their numbers are ``MAX_TOKEN_NUMBERS``."""
+    having = [place for place, sample in enumerate(samples) if len(sample.tokens)]
+    total = sum(len(samples[place].tokens) * (1 + len(samples[place].token_values)) for place in having)
+    if total <= MAX_TOKEN_NUMBERS:
+        return samples
+    kept = {having[place] for place in even_places(len(having), len(having) * MAX_TOKEN_NUMBERS // total)}
+    return [
+        sample if place in kept else replace(sample, tokens=(), token_values={}, top_logprobs=())
+        for place, sample in enumerate(samples)
+    ]
 
 
 def sample_view(opened: OpenRun, place: str) -> dict[str, Any]:
@@ -64,8 +109,13 @@ def token_sums_view(opened: OpenRun, step: int, value: str, limit: int) -> dict[
         "value": value,
         "values": list(names),
         "samples": len(found.samples),
-        "tokens": [field_values(entry) | {"mean": entry.mean} for entry in sums[:limit]],
+        "tokens": [_token_sum(entry) for entry in sums[:limit]],
     }
+
+
+def _token_sum(entry: TokenSum) -> dict[str, Any]:
+    places = [field_values(place) for place in entry.places]
+    return {"text": entry.text, "count": entry.count, "sum": entry.sum, "mean": entry.mean, "places": places}
 
 
 def whole_sample(sample: Sample) -> dict[str, Any]:
@@ -94,7 +144,8 @@ def _packed(array: NDArray[np.float32]) -> str:
 
 
 def _short_fields(sample: Sample) -> dict[str, Any]:
-    return {field.name: getattr(sample, field.name) for field in fields(sample) if field.name not in LONG}
+    record = {field.name: getattr(sample, field.name) for field in fields(sample) if field.name not in LONG}
+    return record | {"columns": shown_columns(sample)}
 
 
 def _listed(sample: Sample, texts: str, wanted: str) -> dict[str, Any]:

@@ -34,7 +34,7 @@ export function handleKey(event) {
   const tab = /^[0-9]$/.test(event.key) ? TABS[(Number(event.key) + 9) % 10] : null; // 0 is the tenth
   if (!shortcut && !tab) return;
   event.preventDefault();
-  if (tab) setState({ tab, chart: "", report: "" });
+  if (tab) setState({ tab, chart: "", look: "", report: "" });
   else shortcut();
 }
 

@@ -3,14 +3,14 @@ import { syncEnlarged } from "./charts/enlarged.js";
 import { redrawMarks, restyleAll } from "./charts/plot.js";
 import { openEventStream, prefetch, runPath } from "./data/api.js";
 import { colourOf } from "./data/colours.js";
-import { isLoading } from "./data/loading.js";
+import { isLoading, track } from "./data/loading.js";
 import { fetchMarks, hasMarks } from "./data/marks.js";
 import { savePreference } from "./data/preferences.js";
 import { report } from "./data/report.js";
 import { changeList, refreshRuns, runs, selectedRuns, shownList } from "./data/runs.js";
 import { selection } from "./data/selection.js";
 import { prefetchTable } from "./data/table.js";
-import { getState, hasState, setState, watchState } from "./data/url_state.js";
+import { getList, getState, hasState, setState, watchState } from "./data/url_state.js";
 import { handleKey, showHelp } from "./keyboard.js";
 import { makeSidebar } from "./run_list.js";
 import { sideEdge } from "./side_edge.js";
@@ -103,7 +103,7 @@ function logo() {
 function tabBar() {
   const links = TABS.map((tab, i) =>
     stateLink(
-      { tab, chart: "", report: "" },
+      { tab, chart: "", look: "", report: "" },
       { title: `${t(tab)} (${(i + 1) % 10})`, "aria-current": tab === getState("tab") ? "page" : null },
       t(tab),
       tab === "findings" ? el("span", { class: "tab-count" }) : null,
@@ -189,15 +189,17 @@ function render() {
 
 async function openView(host, context) {
   view = {}; // until its module is loaded, which takes a request
-  const make = await loadView(getState("tab"));
+  const make = await track(loadView(getState("tab")));
   if (host.isConnected) view = make(host, context);
 }
 
-// That the run of the address is not here, as long as the one instead of it is shown.
+// That the run of the address is not here, as long as the one instead of it is shown, or one selected beside it.
 function missingNote(key) {
   if (missing?.shown !== key) missing = null;
-  if (!missing) return null;
-  return el("p", { class: "notice", role: "status", text: t("no_such_run", { n: missing.wanted }) });
+  const gone = getList("with").filter((one) => !runs.has(one));
+  if (!missing && !gone.length) return null;
+  const text = missing ? t("no_such_run", { n: missing.wanted }) : t("no_such_others", { n: gone.join(", ") });
+  return el("p", { class: "notice", role: "status", text });
 }
 
 // Whether a view shows no marks, or gets them with its data.
@@ -339,6 +341,9 @@ async function changeTable(changed) {
 }
 
 async function start() {
+  addEventListener("loading", () => {
+    loading.textContent = isLoading() ? t("loading") : "";
+  });
   applyTheme();
   renderFrame();
   if (getState("run") && getState("tab") === "overview") prefetch(runPath(getState("run"), "overview"));
@@ -359,9 +364,6 @@ async function start() {
   addEventListener("colours", () => {
     sidebar.draw();
     render();
-  });
-  addEventListener("loading", () => {
-    loading.textContent = isLoading() ? t("loading") : "";
   });
   addEventListener("marks", redrawMarks);
   addEventListener("keydown", handleKey);

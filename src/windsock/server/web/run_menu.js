@@ -2,6 +2,7 @@
 import { patchRun } from "./data/api.js";
 import { refreshRuns, runs } from "./data/runs.js";
 import { t } from "./text/language.js";
+import { labelled, openForm } from "./ui/ask.js";
 import { el } from "./ui/dom.js";
 import { offerUndo, showMessage } from "./ui/toast.js";
 
@@ -12,14 +13,15 @@ export function openMenu(button, run, more = []) {
     menu.remove();
     work();
   };
+  const ask = (label, value, done) => promptForText(run.name, label, value, done);
   const item = (label, work) => el("button", { role: "menuitem", text: label, onclick: () => choose(work) });
   const menu = el(
     "div",
     { class: "menu", role: "menu" },
     item(run.pinned ? t("unpin") : t("pin"), () => annotateRun(run, { pinned: !run.pinned })),
-    item(t("rename"), () => promptForText(t("new_name"), run.name, (name) => annotateRun(run, { name: name || null }))),
-    item(t("note"), () => promptForText(t("new_note"), run.note, (note) => annotateRun(run, { note }))),
-    item(t("edit_tags"), () => promptForText(t("new_tags"), run.tags.join(", "), (tags) => annotateRun(run, { tags }))),
+    item(t("rename"), () => ask(t("new_name"), run.name, (name) => annotateRun(run, { name: name || null }))),
+    item(t("note"), () => ask(t("new_note"), run.note, (note) => annotateRun(run, { note }))),
+    item(t("edit_tags"), () => ask(t("new_tags"), run.tags.join(", "), (tags) => annotateRun(run, { tags }))),
     more.map(([label, work]) => item(label, work)),
     item(run.hidden ? t("unhide") : t("hide"), () =>
       annotateRun(run, { hidden: !run.hidden }, run.hidden ? undefined : t("run_hidden", { n: run.name })),
@@ -56,22 +58,8 @@ async function show(key, changed) {
   dispatchEvent(new CustomEvent("runs"));
 }
 
-function promptForText(label, value, done) {
-  const field = el("input", { type: "text", value, "aria-label": label });
-  const form = el(
-    "form",
-    { method: "dialog" },
-    el("label", {}, el("span", { text: label }), field),
-    el("button", { text: "OK" }),
-  );
-  const box = el("dialog", { class: "ask" }, form);
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    box.close();
-    done(field.value.trim());
-  });
-  box.addEventListener("close", () => box.remove());
-  document.body.append(box);
-  box.showModal();
+function promptForText(title, label, value, done) {
+  const field = el("input", { type: "text", value });
+  openForm({ title }, labelled(label, field), () => done(field.value.trim()));
   field.select();
 }

@@ -3,7 +3,7 @@ import { readPreference, savePreference } from "./data/preferences.js";
 import { t } from "./text/language.js";
 import { el } from "./ui/dom.js";
 
-const WIDTHS = { least: 180, first: 264, most: 640 };
+const WIDTHS = { least: 180, first: innerWidth > 1100 ? 288 : 264, most: 640 };
 
 export function sideEdge() {
   const edge = el("div", {

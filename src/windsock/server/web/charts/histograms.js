@@ -14,13 +14,8 @@ const TOP = 6;
 
 // A section with a card per name; each fetches its histograms when it comes into view.
 export function histogramSection(names, context) {
-  const cards = names.map((name) => histogramCard(name, context));
-  return el(
-    "section",
-    { class: "family" },
-    el("h2", { text: t("histograms") }),
-    el("div", { class: "charts-grid" }, cards),
-  );
+  const make = () => names.map((name) => ({ node: histogramCard(name, context) }));
+  return { key: "histograms", title: t("histograms"), intro: "", count: names.length, make, fetchesItself: true };
 }
 
 function histogramCard(name, context) {

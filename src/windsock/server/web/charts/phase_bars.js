@@ -1,5 +1,5 @@
 // The phases of steps as stacked bars, with a legend.
-import { formatSeconds } from "../text/format.js";
+import { formatPercent, formatSeconds } from "../text/format.js";
 import { t } from "../text/language.js";
 import { cssVariable } from "../ui/colours.js";
 import { swatch } from "../ui/widgets.js";
@@ -27,7 +27,7 @@ export function drawPhases(bars, time, share, legend) {
     format: share ? (v) => `${(100 * v).toFixed(0)}%` : formatSeconds,
   });
   legend.replaceChildren(
-    ...layers.map(({ fill, name, share }) => swatch(fill, `${name}${share ? ` ${(100 * share).toFixed(0)}%` : ""}`)),
+    ...layers.map(({ fill, name, share }) => swatch(fill, `${name}${share ? ` ${formatPercent(share)}` : ""}`)),
   );
 }
 

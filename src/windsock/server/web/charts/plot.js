@@ -2,14 +2,19 @@
 import { formatNumber, formatSeconds } from "../text/format.js";
 import { cssVariable } from "../ui/colours.js";
 import { clamp, nearestIndex } from "./curve_math.js";
-import { drawLines, lineId, makeScale } from "./lines.js";
+import { drawLines, hasBands, lineId, makeScale } from "./lines.js";
 import { drawMarkLines, drawStretch, markHeads, marksWithin, nearGroups } from "./marks.js";
 import { xRange, yRange } from "./ranges.js";
 import { openStepMenu } from "./step_menu.js";
 import { logLabels, logTicks, tickLabels } from "./ticks.js";
 import { lineInWords } from "./values.js";
 
-const DURATIONS = [0.01, 0.1, 1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 432000, 864000];
+const DURATIONS = [
+  ...[-3, -2, -1, 0].flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power)),
+  ...[10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200],
+  ...[1, 2, 5, 10, 20, 50].map((days) => days * 86400),
+];
+const LABEL_GAP = 9; // pixels beside the labels of the y axis
 const NEAR_LINE = 24; // pixels
 const DESCRIBE_MS = 1000; // between descriptions of a chart that changes: they take as long as half of its lines
 const plots = new Set();
@@ -84,7 +89,7 @@ export class Plot {
     if (!width || !height) return;
     const all = this.allSeries();
     this.xs = this.range ?? xRange(all, this.options.x === "value");
-    const { range, labels } = yRange(all, this.xs, this.options);
+    const { range, labels } = yRange(this.drawnSeries(), this.xs, this.options);
     this.ys = [this.options.low ?? range[0], this.options.high ?? range[1]];
     if (!(this.ys[0] < this.ys[1])) this.ys = range;
     this.labels = labels;
@@ -120,6 +125,13 @@ export class Plot {
 
   allSeries() {
     const all = this.lines.flatMap((line) => [...(line.older ?? []), line.main, line.max, line.min]);
+    return all.filter((series) => series?.x?.length);
+  }
+
+  // The series that are drawn without the pointer. A band that shows at the pointer only would flatten all lines.
+  drawnSeries() {
+    const banded = (line) => (hasBands(line, this.lines, null) ? [line.max, line.min] : []);
+    const all = this.lines.flatMap((line) => [...(line.older ?? []), line.main, ...banded(line)]);
     return all.filter((series) => series?.x?.length);
   }
 
@@ -173,7 +185,9 @@ export class Plot {
       space: 64,
       ...(x === "relative" ? { incrs: DURATIONS } : {}),
     };
-    const yAxis = { ...base, size: small ? 42 : 50, values: (_, ticks) => tickLabels(ticks) };
+    const least = small ? 42 : 50;
+    const size = (u, labels) => Math.max(least, labelWidth(u, base.font, labels ?? []) + LABEL_GAP);
+    const yAxis = { ...base, size, values: (_, ticks) => tickLabels(ticks) };
     if (small) {
       const ends = { splits: () => this.xs, align: null, values: () => ["", ""] };
       return [
@@ -313,6 +327,15 @@ export class Plot {
   scale(u) {
     return makeScale(this.xs, this.ys, this.options.log, u.bbox);
   }
+}
+
+// The width of the widest label: neighbouring values of a curve that hardly changes have many digits.
+function labelWidth({ ctx }, font, labels) {
+  ctx.save(); // uPlot caches the context's styles
+  ctx.font = font;
+  const widest = Math.max(0, ...labels.map((label) => ctx.measureText(label ?? "").width));
+  ctx.restore();
+  return Math.ceil(widest);
 }
 
 // Draw the marks of all plots again.

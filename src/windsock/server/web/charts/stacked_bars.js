@@ -8,6 +8,7 @@ import { linearTicks, roundStep, secondTicks } from "./ticks.js";
 const LEFT = 56;
 const BOTTOM = 20;
 const TOP = 8;
+const MAX_NAMED = 9; // values in the caption
 const LABEL_SPACE = 60; // between the labels of steps
 
 export class StackedBars {
@@ -19,7 +20,6 @@ export class StackedBars {
     this.ends = this.layers = this.totals = [];
     this.isSeconds = true;
     this.format = String;
-    this.defaultCaption = "";
     this.canvas = el("canvas", {
       class: `stack${onpick ? " pickable" : ""}`,
       role: "img",
@@ -62,19 +62,20 @@ export class StackedBars {
     this.caption.textContent = this.textOf(this.indexAt(event));
   }
 
-  // Without the pointer, the caption is about the chosen bar.
+  // Without the pointer, the caption is about the chosen bar, or the last one.
   showDefault() {
     const chosen = this.chosenIndex();
-    this.caption.textContent = chosen < 0 ? "" : this.textOf(chosen);
+    this.caption.textContent = this.textOf(chosen < 0 ? this.steps.length - 1 : chosen);
   }
 
-  // The values of a bar, the largest first.
+  // The values of a bar, the largest first; small ones that have no room are summed.
   textOf(i) {
     const same = this.steps[i] === this.ends[i];
-    const values = this.layers
-      .filter((layer) => layer.values[i])
-      .sort((a, b) => b.values[i] - a.values[i])
-      .map((layer) => `${layer.name} ${this.format(layer.values[i])}`);
+    const shown = this.layers.filter((layer) => layer.values[i]).sort((a, b) => b.values[i] - a.values[i]);
+    const rest = shown.length > MAX_NAMED ? shown.splice(MAX_NAMED - 1) : [];
+    const values = shown.map((layer) => `${layer.name} ${this.format(layer.values[i])}`);
+    const sum = rest.reduce((total, layer) => total + layer.values[i], 0);
+    if (rest.length) values.push(t("n_others", { n: rest.length, v: this.format(sum) }));
     return `${t("at_step", { n: same ? this.steps[i] : `${this.steps[i]}–${this.ends[i]}` })}: ${values.join(" · ")}`;
   }
 

@@ -1,4 +1,5 @@
-// What there is of a step: links to its samples, time and memory. A click on a plot over steps opens it, or a key.
+// What there is of a step: links to its samples, time and memory, and to the charts around it. A click on a plot over
+// steps opens it, or a key.
 import { runs } from "../data/runs.js";
 import { getState } from "../data/url_state.js";
 import { t } from "../text/language.js";
@@ -6,17 +7,23 @@ import { el } from "../ui/dom.js";
 import { stateLink } from "../ui/widgets.js";
 
 const STATES = { samples: "at", time: "step", memory: "step" }; // of the views, which show one step
+const AROUND = 20; // steps on either side that charts show
 const menu = el("div", { class: "step-menu card", role: "group", hidden: true });
 
 // Open the menu at a place of the window.
 export function openStepMenu(step, left, top) {
   const links = el("span", { class: "facts" });
   const box = el("input", { type: "number", min: 0, value: step, "aria-label": t("step") });
-  const update = () => links.replaceChildren(...Object.keys(STATES).map((tab) => stepLink(tab, box.value)));
+  const update = () =>
+    links.replaceChildren(
+      ...Object.keys(STATES).map((tab) => closingLink(tab, { [STATES[tab]]: box.value, sample: "", tok: "" })),
+      closingLink("charts", { from: Math.max(0, Number(box.value) - AROUND), to: Number(box.value) + AROUND, x: "" }),
+    );
   box.addEventListener("input", update);
   box.addEventListener("keydown", (event) => event.key === "Enter" && links.querySelector("a").click());
   update();
-  menu.replaceChildren(el("label", {}, `${t("step")} `, box), links);
+  const [before, after] = t("at_step", { n: "|" }).split("|"); // in Chinese the number stands between two words
+  menu.replaceChildren(el("label", {}, before, box, after), links);
   if (!menu.isConnected) document.body.append(menu);
   menu.hidden = false;
   menu.style.left = `${Math.max(8, Math.min(left, innerWidth - menu.offsetWidth - 8))}px`;
@@ -35,8 +42,8 @@ export function closeStepMenu() {
   menu.hidden = true;
 }
 
-function stepLink(tab, step) {
-  const link = stateLink({ tab, [STATES[tab]]: step, sample: "", tok: "" }, {}, t(tab));
+function closingLink(tab, states) {
+  const link = stateLink({ tab, ...states }, {}, t(tab));
   link.addEventListener("click", closeStepMenu);
   return link;
 }

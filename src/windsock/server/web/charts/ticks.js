@@ -23,17 +23,20 @@ export function logTicks(range) {
 }
 
 const ROUND = [1, 2, 5, 10];
-const ROUND_SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+const ROUND_SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200];
+const DAY = 86400; // seconds
 
-// Round ticks of a linear axis, at most `most` and one more.
+// Round ticks of a linear axis, at most `most` and one more, and at least two.
 export function linearTicks([low, high], most) {
-  return multiples(low, high, roundStep((high - low) / most));
+  const ticks = multiples(low, high, roundStep((high - low) / most));
+  return ticks.length > 1 || !(high > low) ? ticks : multiples(low, high, roundStep((high - low) / (2 * most)));
 }
 
 // Round ticks of an axis of seconds, from 0: 15 s and 30 min are round too.
 export function secondTicks(duration, most) {
   const wanted = duration / most;
-  const step = wanted > 1 ? (ROUND_SECONDS.find((one) => one >= wanted) ?? roundStep(wanted)) : roundStep(wanted);
+  const onClock = ROUND_SECONDS.find((one) => one >= wanted) ?? DAY * roundStep(Math.max(1, wanted / DAY));
+  const step = wanted > 1 ? onClock : roundStep(wanted);
   return multiples(0, duration, step);
 }
 

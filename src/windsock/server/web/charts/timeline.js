@@ -1,5 +1,5 @@
 // The timeline of one step.
-import { formatNumber, formatSeconds, truncateStart } from "../text/format.js";
+import { formatNumber, formatSeconds, textWidth, truncateStart } from "../text/format.js";
 import { t } from "../text/language.js";
 import { el, svg } from "../ui/dom.js";
 import { addTooltip } from "../ui/tooltip.js";
@@ -11,7 +11,7 @@ const MAX_TOLD = 12; // spans of a row that its tooltip lists
 
 // One row per phase, by writer. Onload and offload are lower and lighter than the execution between them.
 export function timelinePicture(timeline, colours, width) {
-  const nameWidth = width < 600 ? 110 : 190;
+  const nameWidth = widthOfNames(timeline, width);
   const duration = timeline.end - timeline.start || 1;
   const x = (v) => nameWidth + (Math.max(0, v) / duration) * (width - nameWidth - 10);
   const count = timeline.groups.reduce((sum, group) => sum + group.rows.length + 1, 0);
@@ -33,6 +33,12 @@ export function timelinePicture(timeline, colours, width) {
     }
   }
   return picture;
+}
+
+// Room for the longest name, up to two fifths of the picture.
+function widthOfNames(timeline, width) {
+  const widths = timeline.groups.flatMap((group) => group.rows.map((row) => textWidth(row.name) + row.depth * 10));
+  return Math.min(0.4 * width, Math.max(0.2 * width, ...widths.map((one) => one + 8)));
 }
 
 // The name, the bars and the seconds of a row, with a tooltip that lists its spans.

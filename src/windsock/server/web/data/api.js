@@ -19,15 +19,15 @@ export function prefetch(path) {
 export async function fetchJson(path, parameters = {}) {
   if (report) return reportResponse(path, parameters);
   const url = withQuery(path, parameters);
-  const response = await track(prefetched.get(url) ?? fetch(addressOf(url)));
-  prefetched.delete(url);
-  return bodyOf(response);
+  const ready = prefetched.get(url);
+  prefetched.delete(url); // now: the body of a response can be read once
+  return bodyOf(await track(ready ?? fetch(addressOf(url))));
 }
 
 // The decoded body, or an error with the server's message.
 async function bodyOf(response) {
   const body = await response.json();
-  if (!response.ok) throw new Error(body.error ?? response.statusText);
+  if (!response.ok) throw Object.assign(new Error(body.error ?? response.statusText), { status: response.status });
   return body;
 }
 

@@ -1,4 +1,4 @@
-// Which requests are under way, so that the page can show that it waits.
+// Which requests of data and of modules are under way, so that the page can show that it waits.
 
 const SLOW_MS = 400; // shorter waits are not worth a sign
 let pending = 0;

@@ -31,11 +31,7 @@ function isWeb(address) {
 export function noteEditor(text, done, cancel) {
   const field = el("textarea", { "aria-label": t("note_text"), placeholder: t("note_text"), dir: "auto" });
   field.value = text;
-  const fit = () => {
-    field.style.height = "auto";
-    field.style.height = `${field.scrollHeight + 2}px`;
-  };
-  field.addEventListener("input", fit);
+  field.addEventListener("input", () => fit(field));
   field.addEventListener("keydown", (event) => {
     if (event.key === "Escape") cancel(field.value);
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) done(field.value);
@@ -46,10 +42,18 @@ export function noteEditor(text, done, cancel) {
     el("button", { text: t("cancel"), onclick: () => cancel(field.value) }),
     el("button", { class: "primary", text: t("note_done"), onclick: () => done(field.value) }),
   );
-  const node = el("div", { class: "note-editor" }, field, buttons);
-  requestAnimationFrame(() => {
-    fit();
-    field.focus();
-  });
-  return node;
+  return el("div", { class: "note-editor" }, field, buttons);
+}
+
+// Put the cursor into the field of a page that has one. It must be in the document, and keys may follow at once.
+export function focusEditor(page) {
+  const field = page.querySelector(".note-editor textarea");
+  if (!field) return;
+  fit(field);
+  field.focus();
+}
+
+function fit(field) {
+  field.style.height = "auto";
+  field.style.height = `${field.scrollHeight + 2}px`;
 }

@@ -26,7 +26,8 @@ export function factsOf(sample) {
     [t("version"), sample.weight_version, "weight_version"],
   ];
   const rewards = Object.entries(sample.rewards ?? {}).map(([name, value]) => [name, value, `reward.${name}`]);
-  const further = Object.entries(sample.columns ?? {}).map(([name, value]) => [name, value, name]);
+  const label = (name) => (name === "tool_calls" ? t("tool_calls") : name);
+  const further = Object.entries(sample.columns ?? {}).map(([name, value]) => [label(name), value, name]);
   const all = [...fixed, ...rewards, ...further, [t("discarded"), sample.discarded, "discarded"]];
   return all.filter(([, value]) => value !== null && value !== undefined && value !== "");
 }
@@ -42,7 +43,7 @@ function factChip(label, value, column) {
   const shown = typeof value === "number" ? formatNumber(value) : visibleText(String(value));
   return el("button", {
     class: column === "discarded" ? "fact discarded" : "fact",
-    text: `${visibleText(label)} ${shown}`,
+    text: column === "step" ? t("at_step", { n: shown }) : `${visibleText(label)} ${shown}`,
     title: t("only_these"),
     onclick: () => addCondition(column, "=", value),
   });

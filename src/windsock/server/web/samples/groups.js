@@ -10,6 +10,7 @@ import { panel, swatch } from "../ui/widgets.js";
 import { wordDiff } from "./diff.js";
 import { sampleFacts } from "./facts.js";
 import { answerText } from "./outputs.js";
+import { shownSteps, stepCounts } from "./step_counts.js";
 import { textBlock } from "./text_block.js";
 import { searchPattern, visibleText } from "./texts.js";
 
@@ -24,30 +25,46 @@ export function groupPanel(samples, sample) {
   return panel(title, facts, colourStrip(samples, sample), el("div", { class: "side-by-side" }, columns));
 }
 
+// What is known of the prompt of a sample over training, with the answers of a few steps; null of a single answer.
+export async function readTraining(search, sample) {
+  const found = await search({ task: sample.task, sort: "step", limit: 1 });
+  if (found.matched < 2) return null;
+  const counts = found.over_training ?? stepCounts(found.samples); // a report has all of its samples
+  const steps = shownSteps(counts.steps, sample.step, SHOWN_STEPS);
+  const answers = await Promise.all(steps.map((step) => search({ task: sample.task, step, limit: 1 })));
+  return { counts, answers: answers.flatMap(({ samples }) => samples.slice(0, 1)) };
+}
+
 // One answer per step, with the mean reward and the share solved over the steps; its difference is to the step before.
-export function trainingPanel(samples, sample, context) {
-  const steps = [...new Set(samples.map((one) => one.step))];
-  const shown = evenlySpaced(steps, SHOWN_STEPS).map((step) => samples.find((one) => one.step === step));
+export function trainingPanel({ counts, answers }, sample, context) {
   const area = el("div", { class: "mini-plot" });
-  const main = meanByStep(samples, steps, (one) => one.reward);
-  const share = meanByStep(samples, steps, isSolved);
   const lines = [
-    { run: context.run, label: t("mean_reward"), colour: context.colour, main },
-    { run: `${context.run} solved`, label: t("solved_share"), colour: context.colour + 2, main: share },
+    { run: context.run, label: t("mean_reward"), colour: context.colour, main: curve(counts, counts.reward) },
+    {
+      run: `${context.run} solved`,
+      label: t("solved_share"),
+      colour: context.colour + 2,
+      main: curve(counts, counts.solved),
+    },
   ].filter((line) => line.main.last.some(Number.isFinite));
   const facts = el(
     "span",
     { class: "facts" },
     el("span", { text: visibleText(sample.task) }),
     lines.map((line) => swatch(seriesColour(line.colour), line.label)),
-    el("span", { text: solvedText(samples) }),
+    el("span", { text: counts.share === null ? "" : t("solved", { n: Math.round(100 * counts.share) }) }),
     diffButton(),
   );
-  const columns = shown.map((one, i) => column(one, shown[i - 1] ?? null));
+  const columns = answers.map((one, i) => column(one, answers[i - 1] ?? null));
   const node = panel(t("over_training"), facts, area, el("div", { class: "side-by-side" }, columns));
-  const plot = new Plot(area, { zero: true });
+  const plot = new Plot(area, { title: t("over_training"), zero: true });
   plot.setLines(lines);
   return { node, plot };
+}
+
+function curve({ steps, samples }, values) {
+  const points = samples.reduce((sum, one) => sum + one, 0);
+  return seriesFromJson({ name: "", found: true, points, exact: true, x: steps, last: values });
 }
 
 function diffButton() {
@@ -87,34 +104,4 @@ function colourStrip(samples, open) {
     });
   });
   return el("div", { class: "strip" }, cells);
-}
-
-// 1 for a sample that is right, by its answer or, without one, by a reward above 0; 0 for others; null if that is unknown.
-function isSolved({ columns, answer, reference, reward }) {
-  const hasAnswers = answer !== null && reference !== null;
-  const value = columns?.correct ?? (hasAnswers ? answer === reference : reward);
-  return value === null ? null : Number(value > 0);
-}
-
-function solvedText(samples) {
-  const known = samples.map(isSolved).filter((value) => value !== null);
-  const share = known.reduce((sum, value) => sum + value, 0) / known.length;
-  return known.length ? t("solved", { n: Math.round(100 * share) }) : "";
-}
-
-// At most `count` of the values, with the first and the last.
-function evenlySpaced(values, count) {
-  if (values.length <= count) return values;
-  return Array.from({ length: count }, (_, i) => values[Math.round((i / (count - 1)) * (values.length - 1))]);
-}
-
-function meanByStep(samples, steps, value) {
-  const groups = steps.map((step) =>
-    samples
-      .filter((one) => one.step === step)
-      .map((one) => toNumber(value(one)))
-      .filter(Number.isFinite),
-  );
-  const mean = groups.map((all) => all.reduce((sum, v) => sum + v, 0) / all.length);
-  return seriesFromJson({ name: "", found: true, points: samples.length, exact: true, x: steps, last: mean });
 }

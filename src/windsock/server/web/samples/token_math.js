@@ -5,6 +5,9 @@ const LOG_PROB = ["log_prob", "log_probs", "logprob", "logprobs"];
 const OLD = ["old", "old_log_prob", "old_log_probs"];
 const ROLLOUT = ["rollout", "rollout_log_prob", "rollout_log_probs"];
 const REFERENCE = ["reference", "ref", "ref_log_prob", "ref_log_probs", "reference_log_prob"];
+// Tokens of chat templates, which begin and end turns: <|im_end|>, <start_of_turn>, [INST], </s>, <eos>, <<SYS>>.
+const SPECIAL =
+  /^(<[|｜].*[|｜]>|<\/?s>|<(bos|eos|pad|unk|sep|cls|mask|(start|end)_of_\w+)>|\[\/?[A-Z_]{3,}\]|<<\/?SYS>>)$/;
 
 // The array of a base64 text of float32.
 export function decodeArray(text) {
@@ -29,16 +32,20 @@ export function alternativesOf(packed) {
   };
 }
 
-// All values by name: first those that follow from several of them, then those that were given.
+// All values by name: first those that follow from several of them, then those that were given. The mismatch is that
+// of the policy that sampled: an update moves the newest log-probs away from the rollout engine's. KL (k3, to the
+// reference) and surprise are of the newest policy that is known. token_sums.py computes the same.
 export function allValues(given) {
-  const first = (names) => names.map((name) => given[name]).find(Boolean);
-  const logProb = first(LOG_PROB);
-  const ratio = given.ratio ?? combined(logProb, first(OLD), (now, old) => Math.exp(now - old));
+  const [logProb, old, rollout, reference] = [LOG_PROB, OLD, ROLLOUT, REFERENCE].map((names) =>
+    names.map((name) => given[name]).find(Boolean),
+  );
+  const newest = logProb ?? old;
+  const ratio = given.ratio ?? combined(logProb, old, (now, then) => Math.exp(now - then));
   const found = {
     push: combined(given.advantage, ratio, (advantage, by) => advantage * by),
-    mismatch: combined(logProb, first(ROLLOUT), (now, then) => now - then),
-    kl: given.kl ?? combined(logProb, first(REFERENCE), (now, then) => now - then),
-    surprise: combined(logProb, logProb, (value) => -value),
+    mismatch: combined(old ?? logProb, rollout, (trainer, engine) => trainer - engine),
+    kl: combined(reference, newest, (then, now) => Math.expm1(then - now) - (then - now)),
+    surprise: (newest ?? rollout)?.map((value) => -value),
     ratio,
     ...given,
   };
@@ -46,10 +53,11 @@ export function allValues(given) {
 }
 
 function combined(a, b, compute) {
-  if (!a || !b) return null;
-  const found = new Float32Array(a.length);
-  for (let i = 0; i < a.length; i++) found[i] = compute(a[i], b[i]);
-  return found;
+  return a && b ? a.map((value, i) => compute(value, b[i])) : null;
+}
+
+export function isSpecial(token) {
+  return SPECIAL.test(token.trim());
 }
 
 // The range of the finite values, without a few at each end.

@@ -11,6 +11,7 @@ import {
   alternativesOf,
   decodeArray,
   extremes,
+  isSpecial,
   overview,
   scaleOf,
   strength,
@@ -23,7 +24,8 @@ const BORDER = 0.3; // pixels of a token's border for each of its characters
 const MAX_HEIGHT = 420;
 const MAP_HEIGHT = 30;
 const BESIDE = 6; // rows that are drawn beyond each edge
-const SPECIAL = /^<[|｜].*[|｜]>$/; // tokens of chat templates, which begin and end turns
+const SHOWN_PLACES = 5; // of a token in the table of sums
+let areSumsOpen = false; // also after a link of theirs has led to another sample
 
 // The panel of a sample's tokens; `fetchSums` gets the sums of a value over the step, and is null in a report.
 export function tokenPanel(sample, fetchSums) {
@@ -40,13 +42,16 @@ export function tokenPanel(sample, fetchSums) {
   const body = el("div");
   const node = panel(t("tokens_title"), t("tokens_count", { n: sample.tokens.length.toLocaleString() }), body);
   node.classList.add("token-panel");
-  return { node, draw: () => drawContents(data, body) };
-}
-
-function drawContents(data, body) {
-  const texts = [];
-  body.replaceChildren(...contents(data, body, texts));
-  if (getState("tok")) revealAll(texts, Math.min(data.tokens.length - 1, Number(getState("tok")) || 0));
+  let texts = [];
+  const reveal = () => {
+    if (getState("tok")) revealAll(texts, Math.min(data.tokens.length - 1, Number(getState("tok")) || 0));
+  };
+  const draw = () => {
+    texts = [];
+    body.replaceChildren(...contents(data, body, texts));
+    reveal();
+  };
+  return { node, draw, reveal };
 }
 
 // The nodes of the panel; its texts are added to `texts`.
@@ -99,21 +104,36 @@ function extremeList(data, name, texts) {
   return el("div", { class: "extremes" }, el("span", { class: "quiet", text: t("extremes") }), buttons);
 }
 
-// The tokens of the step with the largest sums of a value, once it is opened; each links to where the value is largest.
+// The tokens of the step with the largest sums of a value, once it is opened, with links to where the value is largest.
 function sumTable(data, name) {
   const body = el("div");
-  const node = el("details", {}, el("summary", { text: t("token_sums", { n: name }) }), body);
+  const node = el("details", { open: areSumsOpen }, el("summary", { text: t("token_sums", { n: name }) }), body);
   node.addEventListener("toggle", async () => {
+    areSumsOpen = node.open;
     if (!node.open || body.firstChild) return;
     const found = await data.fetchSums(name);
     const rows = found.tokens.map((one) => {
-      const open = () => setState({ sample: one.place, tok: one.token });
-      const link = el("button", { class: "ghost", onclick: open }, el("code", { text: JSON.stringify(one.text) }));
-      return [link, formatNumber(one.sum), formatNumber(one.mean), one.count, formatNumber(one.largest)];
+      const text = el("code", { text: JSON.stringify(visibleText(one.text)) });
+      return [text, formatNumber(one.sum), formatNumber(one.mean), one.count, placeLinks(one.places)];
     });
     body.replaceChildren(table([t("token"), t("sum"), t("mean"), t("count"), t("max")], rows, "right"));
   });
   return node;
+}
+
+// A link for each place of a token, with the value there; of many, the rest is shown at a click.
+function placeLinks(places) {
+  const links = places.map(({ value, place, token }) =>
+    el("button", { class: "ghost", text: formatNumber(value), onclick: () => setState({ sample: place, tok: token }) }),
+  );
+  const hidden = links.length > SHOWN_PLACES + 1 ? links.splice(SHOWN_PLACES) : [];
+  const more = el("button", {
+    class: "ghost quiet",
+    text: `+${hidden.length}`,
+    onclick: () => more.replaceWith(...hidden),
+  });
+  const style = { margin: "0", "justify-content": "flex-end" };
+  return el("div", { class: "extremes", style }, links, hidden.length ? more : null);
 }
 
 function revealAll(texts, place) {
@@ -179,7 +199,11 @@ class TokenText {
 
   piece(place, text) {
     const masked = this.data.mask && !this.data.mask[place];
-    const classes = [masked && "masked", place === this.marked && "marked", SPECIAL.test(text) && "special"];
+    const classes = [
+      masked && "masked",
+      place === this.marked && "marked",
+      isSpecial(this.data.tokens[place]) && "special",
+    ];
     const style = this.values && !masked ? { background: tint(strength(this.values[place], this.scale)) } : {};
     return el("span", { class: classes.filter(Boolean).join(" ") || null, "data-place": place, text, style });
   }

@@ -6,8 +6,10 @@ export const STATISTIC = /^(last|best|max|min|mean(\d+)|at(-?\d+)):(.+)$/s;
 const MIN_WIDTH = 96;
 const WITHOUT_DIFFERENCE = ["duration", "began", "heard", "bytes", "attempts"];
 const MAX_WIDTH = 220;
+const MAX_GROUP_NAME = 480;
+const BESIDE_GROUP_NAME = 150; // the box, the arrow and the number of seeds
 const WIDTHS = {
-  name: innerWidth < 700 ? 170 : 300,
+  name: innerWidth < 700 ? 190 : 300,
   health: 250,
   status: 96,
   tag: 130,
@@ -32,6 +34,14 @@ export function columnTitle(key, choices) {
 // The width of a column: as it was dragged, else wide enough for its title.
 export function columnWidth(key, title, widths, least = MIN_WIDTH) {
   return widths[key] ?? WIDTHS[key] ?? Math.min(MAX_WIDTH, Math.max(least, 34 + 7.6 * letters(title)));
+}
+
+// The width of the first column where it has names of groups, which differ in the middle of their settings.
+export function groupNameWidth(labels, widths) {
+  const longest = labels.reduce((most, label) => Math.max(most, letters(label)), 0);
+  const room = innerWidth < 700 ? 0.62 * innerWidth : innerWidth / 3; // on a phone the next column still begins
+  const needed = Math.min(MAX_GROUP_NAME, room, BESIDE_GROUP_NAME + 7.6 * longest);
+  return widths.name ?? Math.max(WIDTHS.name, needed);
 }
 
 // The length of a text in Latin letters; a Chinese character is nearly as wide as two.
@@ -72,9 +82,14 @@ function rankOf(value) {
   return typeof value === "number" ? 0 : 1;
 }
 
+// Whether a difference of the column says something: all runs begin at other times and take longer or shorter.
+export function isComparable(key) {
+  return !WITHOUT_DIFFERENCE.includes(key);
+}
+
 // A difference from the value of the baseline run; empty for what is no number.
 export function differenceText(key, value, base) {
-  if (WITHOUT_DIFFERENCE.includes(key)) return "";
+  if (!isComparable(key)) return "";
   if (typeof value !== "number" || typeof base !== "number" || value === base) return "";
   const difference = value - base;
   return `${difference > 0 ? "+" : ""}${formatNumber(difference)}`;

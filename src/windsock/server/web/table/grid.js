@@ -1,5 +1,5 @@
 // A grid of many rows of the same height, of which only those in sight are in the page.
-import { el } from "../ui/dom.js";
+import { controlsOf, el } from "../ui/dom.js";
 
 const ROW_HEIGHT = 34;
 const BEYOND = 6; // rows above and below those in sight
@@ -11,6 +11,7 @@ export class Grid {
     this.drawRow = drawRow;
     this.count = 0;
     this.drawn = new Map(); // by index
+    this.focused = null; // what had the focus before the rows were drawn again, until its row is there
     this.head = el("div", { class: "grid-head", role: "row" });
     this.body = el("div", { class: "grid-body", role: "rowgroup" });
     this.node = el("div", { class: "grid", role: "table", tabindex: "0" }, this.head, this.body);
@@ -37,9 +38,24 @@ export class Grid {
     this.count = count;
     this.body.style.height = `${count * ROW_HEIGHT}px`;
     this.node.setAttribute("aria-rowcount", String(count + 1));
+    this.rememberFocus();
     this.drawn.clear();
     this.body.replaceChildren();
     this.drawSight();
+  }
+
+  // Rows that are made again have the focus again: the same control of the same run.
+  rememberFocus() {
+    const row = this.body.contains(document.activeElement) && document.activeElement.closest("[data-key]");
+    if (!row) return;
+    this.focused = { key: row.getAttribute("data-key"), place: controlsOf(row).indexOf(document.activeElement) };
+  }
+
+  restoreFocus() {
+    const row = [...this.drawn.values()].find((one) => one.dataset.key === this.focused.key);
+    if (!row) return;
+    if (document.activeElement === document.body) controlsOf(row)[this.focused.place]?.focus({ preventScroll: true });
+    this.focused = null;
   }
 
   // The first row in sight, and the one after the last.
@@ -77,6 +93,7 @@ export class Grid {
       break;
     }
     this.body.append(...added);
+    if (this.focused) this.restoreFocus();
   }
 
   makeRow(index) {

@@ -49,7 +49,7 @@ function resizer(column, { resize }) {
     handle.setPointerCapture(down.pointerId);
     const width = (event) => Math.max(MIN_WIDTH, Math.round(column.width + event.clientX - down.clientX));
     handle.onpointermove = (event) => resize(column.key, width(event), false);
-    handle.onpointerup = (event) => {
+    handle.onpointerup = handle.onpointercancel = (event) => {
       handle.onpointermove = null;
       resize(column.key, width(event), true);
     };

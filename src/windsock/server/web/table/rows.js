@@ -7,7 +7,7 @@ import { seriesColour } from "../ui/colours.js";
 import { cutMiddle } from "../ui/cut_text.js";
 import { el, ICONS, icon } from "../ui/dom.js";
 import { SYMBOLS, stateLink, statusDot } from "../ui/widgets.js";
-import { differenceText, meanText, valueText } from "./columns.js";
+import { differenceText, isComparable, meanText, valueText } from "./columns.js";
 
 // `table` is {data, columns, numeric, selected, base, isOpen(group)}; `actions` are tick(event, keys), fold(group) and
 // setBase(key).
@@ -49,7 +49,7 @@ function runCell(key, column, place, { data, numeric, base }) {
   const value = data.column(key, place);
   const other = base && base !== key ? data.column(base, place) : undefined;
   const difference = other === undefined ? "" : differenceText(column, value, other);
-  const isOther = other !== undefined && !difference && String(other) !== String(value);
+  const isOther = other !== undefined && !difference && isComparable(column) && String(other) !== String(value);
   const cell = el("div", {
     class: `grid-cell${numeric.has(column) ? " number" : ""}${isOther ? " differs" : ""}`,
     role: "cell",
@@ -65,8 +65,11 @@ function cellContent(key, column, value, data) {
   if (column !== "health" || !value) return [text];
   const finding = data.field(key, "finding");
   const about = finding ? `${localized(finding.title)} · ${t("since_step", { n: finding.onset })}` : text;
-  const sign = el("span", { class: `health ${value}`, text: SYMBOLS[value], "aria-hidden": "true" });
-  return [sign, el("span", { class: "cell-text", text: about })];
+  return [healthSign(value), el("span", { class: "cell-text", text: about })];
+}
+
+function healthSign(word) {
+  return el("span", { class: `health ${word}`, text: SYMBOLS[word], "aria-hidden": "true" });
 }
 
 export function groupRow(group, table, actions) {
@@ -92,11 +95,26 @@ export function groupRow(group, table, actions) {
       el("span", { class: "group-label", title: labelText(group, t("no_value")) }, cutMiddle(label)),
       el("span", { class: "quiet", text: size }),
     ),
-    table.columns.map((column, i) => groupCell(column, group.values[i], table)),
+    table.columns.map((column, i) => groupCell(column, group, group.values[i], table)),
   );
 }
 
-function groupCell(column, value, { numeric }) {
+// A group is as sick as the sickest of its runs: how many are, and what the first of them has.
+function sickRuns(group, data) {
+  for (const word of ["bad", "watch"]) {
+    const sick = group.keys.filter((key) => data.field(key, "health") === word);
+    if (!sick.length) continue;
+    const finding = data.field(sick[0], "finding");
+    const count = t("n_of_group", { n: sick.length, m: group.keys.length });
+    const about = finding ? `${count} · ${localized(finding.title)}` : `${count} · ${t(`health_${word}`)}`;
+    return [healthSign(word), el("span", { class: "cell-text", text: about })];
+  }
+  return null;
+}
+
+function groupCell(column, group, value, { data, numeric }) {
+  const sick = column === "health" ? sickRuns(group, data) : null;
+  if (sick) return el("div", { class: "grid-cell", role: "cell" }, sick);
   const text = value?.mean
     ? meanText(column, value.mean)
     : (value?.same ?? null) === null

@@ -50,7 +50,9 @@ export function formatSeconds(value) {
 }
 
 export function formatPercent(value) {
-  return value === null || value === undefined ? "–" : `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)}%`;
+  if (value === null || value === undefined) return "–";
+  if (value > 0 && value < 0.0005) return "<0.1%";
+  return `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)}%`;
 }
 
 export function formatBytes(value) {
@@ -62,10 +64,16 @@ export function formatBytes(value) {
 // A value of a config as a person writes it.
 export function formatConfigValue(value) {
   if (typeof value === "number" && value !== 0 && Math.abs(value) < 1e-3) return value.toExponential();
-  return typeof value === "string" ? value : JSON.stringify(value);
+  return typeof value === "string" && value ? value : JSON.stringify(value);
+}
+
+const LETTER = 7; // pixels, of names in pictures
+
+export function textWidth(name) {
+  return LETTER * name.length;
 }
 
 export function truncateStart(name, width) {
-  const most = Math.max(3, Math.floor(width / 7));
+  const most = Math.max(3, Math.floor(width / LETTER));
   return name.length > most ? `…${name.slice(1 - most)}` : name;
 }

@@ -54,3 +54,8 @@ export function download(name, blob) {
 export function pictureWidth(host) {
   return Math.max(320, Math.min(1100, host.clientWidth - 30));
 }
+
+// The controls of an element in their order, so that one of them can have the focus again after they were made anew.
+export function controlsOf(element) {
+  return [...element.querySelectorAll("a, button, input, select, [tabindex]")];
+}

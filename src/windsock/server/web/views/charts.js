@@ -1,6 +1,7 @@
 // The Charts view: all metrics, grouped by family.
 import { axisBar } from "../charts/axis_bar.js";
 import { ChartCard } from "../charts/card.js";
+import { chartTexts } from "../charts/chart_texts.js";
 import { sortByFamily } from "../charts/families.js";
 import { flatCharts } from "../charts/flat.js";
 import { histogramSection } from "../charts/histograms.js";
@@ -37,6 +38,7 @@ export function chartsView(host, context) {
   let data = null;
   let drawn = new Map(); // every chart as a card shows it, by key
   let flat = null; // the keys of the charts that show nothing, once they were looked for
+  let linked = ""; // the name in the URL whose chart was brought into view
 
   function openEditor(number, panel) {
     editPanel(number, panel, [...drawn.values()]);
@@ -47,7 +49,7 @@ export function chartsView(host, context) {
     if (isHiding && !flat) return findFlat();
     const matches = filterPredicate(filter);
     const pins = getList("pins");
-    const matching = data.charts.filter((chart) => textsOf(chart, data.metrics[chart.metric]).some(matches));
+    const matching = data.charts.filter((chart) => chartTexts(chart, data.metrics[chart.metric]).some(matches));
     const shown = matching.filter((chart) => !isHiding || !flat.has(chart.key));
     const ofCharts = (key, title, intro, charts) => ({
       key,
@@ -64,6 +66,7 @@ export function chartsView(host, context) {
         const charts = shown.filter((chart) => chart.family === key && !pins.includes(chart.key));
         return ofCharts(key, localized(title), localized(intro), charts);
       }),
+      histogramSection(data.histograms.filter(matches), context),
     ];
     const cards = [];
     const made = sections
@@ -71,17 +74,13 @@ export function chartsView(host, context) {
       .map((section) => {
         const isOpen = !getList("closed").includes(section.key);
         const added = isOpen ? section.make() : [];
-        cards.push(...added);
+        if (!section.fetchesItself) cards.push(...added);
         return {
           key: section.key,
           title: section.title,
           node: familySection(section, added, isOpen, host.clientWidth),
         };
       });
-    const histograms = data.histograms.filter(matches);
-    if (histograms.length) {
-      made.push({ key: "histograms", title: t("histograms"), node: histogramSection(histograms, context) });
-    }
     families.replaceChildren(...made.map(sectionLink));
     body.replaceChildren(...(made.length ? made.map(({ node }) => node) : [noCharts(data)]));
     const hidden = matching.length - shown.length;
@@ -92,6 +91,19 @@ export function chartsView(host, context) {
       .filter(Boolean)
       .join(" · ");
     store.setCards(cards);
+    showLinked();
+  }
+
+  // Bring the chart that a link names into view, once; those beside it are of the same family.
+  function showLinked() {
+    const name = getState("look");
+    const chart = name && name !== linked ? findChart(name, data.charts) : null;
+    if (!chart) return;
+    if (getList("closed").includes(chart.family)) return toggleSection(chart.family); // which builds again
+    linked = name;
+    const node = body.querySelector(`.chart[data-name="${CSS.escape(chart.key)}"]`);
+    node?.classList.add("chosen");
+    node?.scrollIntoView({ block: "center" });
   }
 
   function chartCard({ key }) {
@@ -101,7 +113,7 @@ export function chartsView(host, context) {
 
   function panelCards() {
     return readPanels().map((panel, number) => {
-      const chart = panelChart(panel, number, (name) => findChart(name, data, drawn));
+      const chart = panelChart(panel, number, (name) => drawn.get(findChart(name, data.charts)?.key));
       return new PanelCard(store, { ...chart, edit: () => openEditor(number, panel) });
     });
   }
@@ -214,25 +226,18 @@ async function readCharts({ run, chosen }) {
   return { ...all[0], comparison, metrics, charts: joinCharts(views, comparison), families: joinFamilies(views) };
 }
 
-// What a filter looks at: the names in the runs, the id of the metric, and its title in both languages.
-function textsOf(chart, metric) {
-  const names = Array.isArray(chart.lines) ? chart.lines.map((line) => line.mean) : Object.values(chart.lines);
-  return [chart.key, ...names, ...(metric ? [metric.id, ...Object.values(metric.title)] : [])];
-}
-
 function drawnChart(chart, data) {
   return (data.comparison ? joinedChart : metricChart)(chart, data.metrics, selectedRuns());
 }
 
-// The chart of a metric that a panel names: by key, by a name as logged, or by the id of the metric.
-function findChart(name, data, drawn) {
+// The chart of a metric that a panel or a link names: by key, by a name as logged, or by the id of the metric.
+function findChart(name, charts) {
   const tests = [
     (chart) => chart.key === name,
-    (chart) => textsOf(chart, null).includes(name),
+    (chart) => chartTexts(chart).includes(name),
     (chart) => chart.metric === name,
   ];
-  const found = tests.map((test) => data.charts.find(test)).find(Boolean);
-  return drawn.get(found?.key);
+  return tests.map((test) => charts.find(test)).find(Boolean);
 }
 
 // A link to a section; it opens one that is closed.

@@ -2,13 +2,15 @@
 import { axisBar } from "../charts/axis_bar.js";
 import { BandStore } from "../charts/band_store.js";
 import { ChartCard } from "../charts/card.js";
+import { chartTexts } from "../charts/chart_texts.js";
 import { comparedChart, groupSize, namedGroups } from "../charts/compared_chart.js";
 import { sortByFamily } from "../charts/families.js";
 import { SeriesStore } from "../charts/store.js";
 import { fetchJson } from "../data/api.js";
 import { colourOf } from "../data/colours.js";
 import { runs } from "../data/runs.js";
-import { getList, getState, packList, setState } from "../data/url_state.js";
+import { getList, getState, setState } from "../data/url_state.js";
+import { keyOptions } from "../table/group_keys.js";
 import { formatConfigValue } from "../text/format.js";
 import { comparedTitle } from "../text/labels.js";
 import { t } from "../text/language.js";
@@ -41,7 +43,7 @@ export function compareView(host, context) {
     const matches = filterPredicate(filter);
     const shared = data.charts.filter((chart) => new Set(chart.lines.map((line) => line.run)).size > 1);
     const shown = sortByFamily(
-      shared.filter((chart) => matches(chart.key) || matches(comparedTitle(chart))),
+      shared.filter((chart) => [comparedTitle(chart), ...chartTexts(chart, data.metrics[chart.metric])].some(matches)),
       "family",
     );
     const cards = shown.map((chart) => new ChartCard(store, comparedChart(chart, data.metrics, grouped?.groups)));
@@ -101,10 +103,9 @@ export function compareView(host, context) {
       ["none", t("group_none")],
       ["group", t("group_group")],
       ["tag", t("group_tag")],
-      ...data.config.map(({ key }) => [packList([key]), key]),
+      ...keyOptions(data.config.map(({ key }) => key)),
     ];
     const current = getState("pool") === "seeds" ? "" : getState("pool");
-    if (current && !options.some(([value]) => value === current)) options.push([current, getList("pool").join(", ")]);
     const by = selectField(t("group_by"), options, current, (group) => setState({ pool: group, against: "" }));
     top.replaceChildren(el("div", { class: "legend compare-legend" }, by, legend.slice(0, MAX_RUNS_IN_LEGEND)));
     const choose = { metric: (metric) => setState({ metric }), base: (against) => setState({ against }) };

@@ -4,6 +4,7 @@ import { runs } from "../data/runs.js";
 import { getState } from "../data/url_state.js";
 import { formatBytes, formatConfigValue, formatSeconds } from "../text/format.js";
 import { dateText, t } from "../text/language.js";
+import { breakable } from "../ui/cut_text.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
 import { filterField, listPanel, panel, table } from "../ui/widgets.js";
@@ -20,7 +21,11 @@ export function configView(host, context) {
       .filter(([key, value]) => `${key} ${value}`.toLowerCase().includes(filter));
     config.replaceChildren(
       rows.length
-        ? table([t("key"), t("value")], rows, "kv")
+        ? table(
+            [t("key"), t("value")],
+            rows.map(([key, value]) => [breakable(key), value]),
+            "kv",
+          )
         : el("p", { class: "quiet", text: data.config_flat.length ? t("nothing_found") : t("no_config") }),
     );
   }
@@ -72,7 +77,7 @@ function runFacts(key, data) {
     [t("took"), formatSeconds(run.seconds)],
     [t("size"), formatBytes(run.bytes)],
     [t("tags"), (data.info.tags ?? []).join(", ")],
-    [t("note"), run.note || data.info.notes || ""],
+    [t("new_note"), run.note || data.info.notes || ""],
     [t("path"), data.path],
     ...originFacts(data),
   ];

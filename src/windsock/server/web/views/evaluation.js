@@ -1,5 +1,6 @@
 // The Evaluation view: mean@k, best@k, worst@k and pass@k over steps and over k, and coverage.
 
+import { dashSign } from "../charts/card.js";
 import { Plot } from "../charts/plot.js";
 import { valueTexts } from "../charts/values.js";
 import { fetchJson, runPath } from "../data/api.js";
@@ -94,12 +95,14 @@ function taskSet(set, plots, chosen) {
     );
   const showCursor = ({ x, values }) => {
     const texts = valueTexts(values);
+    const steps = [...new Set(values.map((one) => one.x))]; // those of the shown values
     legend.replaceChildren(
-      el("span", { text: t("at_step", { n: Math.round(x) }) }),
+      el("span", { text: t("at_step", { n: steps.length ? steps.join(", ") : Math.round(x) }) }),
       ...texts.map(({ line, text }) => swatch(seriesColour(line.colour), `${line.label} ${text}`)),
     );
   };
-  const plot = new Plot(area, { oncursor: (cursor) => (cursor ? showCursor(cursor) : showLast()) });
+  const title = `${set.taskset} · ${set.metric}`;
+  const plot = new Plot(area, { title, oncursor: (cursor) => (cursor ? showCursor(cursor) : showLast()) });
   plot.lines = lines;
   plots.push(plot);
   showLast();
@@ -110,14 +113,13 @@ function taskSet(set, plots, chosen) {
     one.step,
     one.name,
   ]);
-  const title = `${set.taskset} · ${set.metric}`;
   const all = el(
     "details",
     {},
     el("summary", { text: `${t("all_numbers")} (${rows.length})` }),
     table([t("statistic"), t("first"), t("last"), t("step"), t("as_logged")], rows),
   );
-  const byK = overK(set.by_k, plots);
+  const byK = overK(title, set.by_k, plots);
   return el(
     "div",
     { class: "pair" },
@@ -126,16 +128,16 @@ function taskSet(set, plots, chosen) {
   );
 }
 
-// Statistics over k: the last evaluation strong, the first one faint.
-function overK(byK, plots) {
+// Statistics over k: the last evaluation solid, the first one dashed.
+function overK(title, byK, plots) {
   const known = Object.entries(byK).filter(([name, one]) => one.k.length > 1 && MAIN.includes(name));
   if (!known.length) return null;
   const area = el("div", { class: "mid-plot" });
   const lines = known.flatMap(([name, one], i) => [
-    { label: `${name} ${t("first")}`, colour: i, faint: true, main: seriesOverK(name, one.k, one.first) },
+    { label: `${name} ${t("first")}`, colour: i, dash: 1, main: seriesOverK(name, one.k, one.first) },
     { label: name, colour: i, main: seriesOverK(name, one.k, one.last) },
   ]);
-  const plot = new Plot(area, { x: "k" });
+  const plot = new Plot(area, { title: `${title}, ${t("over_k")}`, x: "k" });
   plot.lines = lines;
   plots.push(plot);
   return [
@@ -144,6 +146,7 @@ function overK(byK, plots) {
       "div",
       { class: "legend" },
       known.map(([name], i) => swatch(seriesColour(i), `${name}@k`)),
+      el("span", { text: `${dashSign(1)}${t("first")}` }),
       el("span", { text: "x: k" }),
     ),
   ];
@@ -155,7 +158,7 @@ function seriesOverK(name, x, last) {
 
 function validationPanel(one, plots, chosen) {
   const area = el("div", { class: "mini-plot" });
-  const plot = new Plot(area);
+  const plot = new Plot(area, { title: one.name });
   const lines = chosen.flatMap(({ run, name, colour, data }) => {
     const same = data.validation.find((other) => other.metric === one.metric && other.tag === one.tag);
     return same ? [{ run, ...validationLine(same, colour), label: name }] : [];

@@ -7,6 +7,7 @@ import { el } from "../ui/dom.js";
 import { panel, selectField, statusDot, swatch, table } from "../ui/widgets.js";
 
 const DOTS = { better: "good", worse: "bad" };
+const SENTENCES = { "too few": "verdict_too_few", nothing: "verdict_no_values", undecided: "verdict_equal" };
 
 // `data` is the answer of /api/groups; its groups have labels and colours; `choose` are metric(key) and base(label).
 export function verdictPanel(data, charts, choose) {
@@ -23,7 +24,10 @@ export function verdictPanel(data, charts, choose) {
       choose.base,
     ),
   );
-  const sentences = data.groups.slice(1).map((group, i) => sentence(group, base, data.results[i + 1], data));
+  const others = data.groups.slice(1).map((group, i) => ({ label: group.label, last: data.results[i + 1].last }));
+  const few = others.filter(({ last }) => last.word === "too few");
+  const sentences = others.filter((one) => !few.includes(one)).map((one) => sentence(one, base, data));
+  if (few.length) sentences.push(sentence({ ...few[0], label: few.map(({ label }) => label).join(", ") }, base, data));
   return panel(
     t("verdict_title"),
     fields,
@@ -37,16 +41,16 @@ export function verdictPanel(data, charts, choose) {
   );
 }
 
-function sentence(group, base, { last }, data) {
+// What is to say about a group, or about several with too few runs.
+function sentence({ label, last }, base, data) {
   const values = {
-    a: group.label,
+    a: label,
     b: base.label,
     d: intervalText(last.difference),
     w: word(last.word, data),
     n: data.min_seeds,
   };
-  const kind = ["undecided", "nothing"].includes(last.word) ? "verdict_equal" : "verdict_beats";
-  const text = last.word === "too few" ? t("verdict_too_few", values) : t(kind, values);
+  const text = t(SENTENCES[last.word] ?? "verdict_beats", values);
   return el("li", { class: `verdict-${last.word.replace(" ", "-")}` }, statusDot(DOTS[last.word] ?? "unknown"), text);
 }
 
@@ -60,9 +64,14 @@ function heads({ steps }) {
 function row(group, { last, area }, data) {
   const cells = ({ mean, difference, word: said }) => [
     intervalText(mean),
-    difference ? `${intervalText(difference)} · ${word(said, data)}` : "–",
+    !difference ? "–" : said === "nothing" ? word(said, data) : judged(intervalText(difference), word(said, data)),
   ];
   return [swatch(group.swatch, group.label, group.about), String(group.keys.length), ...cells(last), ...cells(area)];
+}
+
+// Where there is no room for both, the word is in the next line.
+function judged(interval, said) {
+  return el("span", {}, `${interval} ·`, el("span", { class: "said", text: ` ${said}` }));
 }
 
 function word(said, { min_seeds }) {

@@ -3,6 +3,7 @@ import { fetchJson, patchRun, runPath } from "../data/api.js";
 import { report } from "../data/report.js";
 import { runs } from "../data/runs.js";
 import { language, localized, t } from "../text/language.js";
+import { breakable } from "../ui/cut_text.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
 import { offerUndo } from "../ui/toast.js";
@@ -173,7 +174,7 @@ function possibleMeaning({ title, about, metric, sources, signs }, choose) {
 
 function unknownPanel(data) {
   const rows = data.unknown.map(({ name, nearest, guessed }) => [
-    el("code", { text: name }),
+    el("code", {}, breakable(name)),
     el("span", { class: "similar" }, nearest.length ? nearest.map((one) => el("code", { text: one })) : "–"),
     guessed ? localized(guessed.text) : "",
   ]);
@@ -207,9 +208,9 @@ function knownRow({ name, metric, source, note }, data) {
   const record = data.metrics[metric];
   const title = el("span", { text: localized(record?.title) || metric });
   return [
-    el("code", { text: name }),
+    el("code", {}, breakable(name)),
     addTooltip(title, () => metricTooltip(record, [], note)),
-    el("span", { class: "quiet", text: source }),
+    el("span", { class: "quiet source", text: source }),
   ];
 }
 
@@ -221,9 +222,9 @@ export function namesLine(data, onclick) {
     event.preventDefault();
     onclick();
   };
-  const weak = data.unknown || data.ambiguous.length ? "watch" : "quiet";
+  const isWeak = data.unknown > data.names / 5 || data.ambiguous.length > 0; // a few are of everybody's own
   return el("a", {
-    class: `names-line ${weak}`,
+    class: `names-line ${isWeak ? "watch" : "quiet"}`,
     href: "?tab=names",
     text: namesSentence(counts) + source,
     onclick: open,

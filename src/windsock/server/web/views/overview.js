@@ -6,7 +6,7 @@ import { Plot } from "../charts/plot.js";
 import { StackedBars } from "../charts/stacked_bars.js";
 import { valueTexts } from "../charts/values.js";
 import { fetchJson, runPath } from "../data/api.js";
-import { findingKey, takeMarks } from "../data/marks.js";
+import { findingKey, markOf, takeMarks } from "../data/marks.js";
 import { fetchOthers } from "../data/other_runs.js";
 import { seriesFromJson } from "../data/series.js";
 import { setState } from "../data/url_state.js";
@@ -21,6 +21,7 @@ import { namesLine } from "./names.js";
 export function overviewView(host, context) {
   const cards = new Map();
   const top = el("div");
+  const evidence = new EvidenceRow(context);
   const grid = el("div", { class: "vitals" });
   const legend = el("div", { class: "legend selection-legend" });
   const lower = el("div", { class: "lower" });
@@ -54,7 +55,11 @@ export function overviewView(host, context) {
   function draw(data, others) {
     if (!host.isConnected) return;
     takeMarks(context.run, data);
-    top.replaceChildren(banner(data), data.names ? namesLine(data, () => setState({ tab: "names" })) : "");
+    evidence.draw(data);
+    top.replaceChildren(
+      banner(data, evidence.node),
+      data.names ? namesLine(data, () => setState({ tab: "names" })) : "",
+    );
     const keys = [!data.names, ...data.vital.map((headline) => headline.key)].join();
     if (grid.dataset.keys !== keys) {
       for (const one of cards.values()) one.plot.destroy();
@@ -94,6 +99,7 @@ export function overviewView(host, context) {
     update: read,
     destroy() {
       phaseBars?.bars.destroy();
+      evidence.destroy();
       for (const one of cards.values()) one.plot.destroy();
     },
   };
@@ -120,8 +126,51 @@ function makePhaseBars() {
   return { bars, legend, panel: panel(t("where_step"), t("stacked"), area, legend) };
 }
 
+// The curves that the first findings stand on, each a link to its finding. They stay while the banner is drawn anew.
+class EvidenceRow {
+  constructor(context) {
+    this.context = context;
+    this.node = el("div", { class: "banner-evidence" });
+    this.plots = new Map();
+  }
+
+  draw({ evidence, findings }) {
+    const keys = evidence.map((one) => `${findingKey(one.finding)} ${one.name}`);
+    if (this.node.dataset.keys !== keys.join()) this.build(evidence, findings, keys);
+    evidence.forEach((one, i) => {
+      const { context } = this;
+      const main = seriesFromJson(one.curve);
+      this.plots.get(keys[i]).setLines([{ run: context.run, label: context.name, colour: context.colour, main }]);
+    });
+  }
+
+  build(evidence, findings, keys) {
+    this.destroy();
+    const cards = evidence.map((one, i) => {
+      const finding = findings.find((other) => findingKey(other) === findingKey(one.finding));
+      const area = el("div", { class: "evidence-plot" });
+      const stretch = () => markOf(this.context.run, one.finding);
+      this.plots.set(keys[i], new Plot(area, { title: localized(one.title), small: true, stretch }));
+      return el("div", {}, findingLink(finding, localized(one.title)), area);
+    });
+    this.node.replaceChildren(...cards);
+    this.node.dataset.keys = keys.join();
+  }
+
+  destroy() {
+    for (const plot of this.plots.values()) plot.destroy();
+    this.plots.clear();
+  }
+}
+
+// A link to the chart of a logged name, among those of its family.
+function chartLink(name, ...children) {
+  const states = { tab: "charts", look: name, chart: "", filter: "" };
+  return stateLink(states, { class: "chart-link", title: t("show_chart") }, ...children);
+}
+
 // The doctor's verdict with its findings, the crucial values, and how many rules found nothing or could not judge.
-function banner(data) {
+function banner(data, evidence) {
   const { word, reasons } = data.health;
   const findings = data.findings.map((one) =>
     el(
@@ -141,7 +190,9 @@ function banner(data) {
       "li",
       {},
       statusDot(one.word),
-      el("b", { text: localized(one.title) }),
+      one.name && !found
+        ? chartLink(one.name, el("b", { text: localized(one.title) }))
+        : el("b", { text: localized(one.title) }),
       found ? findingLink(found, localized(found.title)) : el("span", { text: localized(one.text) }),
     );
     return addTooltip(item, () => metricTooltip(data.metrics[one.metric], one.name ? [one.name] : [], one.note));
@@ -152,6 +203,7 @@ function banner(data) {
     word,
     reasons.length ? el("p", { class: "quiet", text: reasons.map(localized).join("; ") }) : "",
     findings.length ? el("ul", { class: "crucial findings" }, findings) : "",
+    data.evidence.length ? evidence : "",
     el("ul", { class: "crucial" }, crucial),
     data.names ? stateLink({ tab: "findings", finding: "" }, { class: "quiet looked", text: looked }) : "",
   );
@@ -183,13 +235,14 @@ function withExplained(findings) {
 // The card of a headline value: its last value and its curve.
 function headlineCard(headline, data, context) {
   const metric = data.metrics[headline.metric];
-  const title = el("h3", { "aria-level": 2, text: localized(headline.title) });
+  const title = el("h3", { "aria-level": 2 }, chartLink(headline.name, localized(headline.title)));
   const value = el("span", { class: "large" });
   const change = el("span", { class: "quiet" });
   const point = el("span", { class: "point" });
   const area = el("div", { class: "vital-plot" });
   const ends = el("div", { class: "ends quiet" });
-  const unit = [metric?.sign, metric?.estimator, headline.curves.max && "min–max"].filter(Boolean).join(" · ");
+  const hasBand = headline.curves.max && context.chosen.length < 2; // of several runs only lines are drawn
+  const unit = [metric?.sign, metric?.estimator, hasBand && "min–max"].filter(Boolean).join(" · ");
   addTooltip(title, () => metricTooltip(metric, [headline.name, ...(headline.others ?? [])], headline.note));
   const trouble = el("span", { class: "trouble" });
   const head = el(
@@ -204,7 +257,7 @@ function headlineCard(headline, data, context) {
     "article",
     { class: "card vital", "data-key": headline.key, "data-name": headline.name },
     head,
-    el("div", { class: "now" }, value, change),
+    el("div", { class: "now" }, chartLink(headline.name, value), change),
     area,
     ends,
   );
@@ -237,11 +290,14 @@ function headlineCard(headline, data, context) {
     value.textContent = brief(now.last);
     value.classList.toggle("bad", !Number.isFinite(toNumber(now.last)));
     const bad = main.nonfinite.reduce((sum, n) => sum + n, 0);
-    value.classList.toggle("watch", Boolean(now.band && isOutside(now.last, now.band)));
-    const first = now.first === null || now.first === undefined ? "" : `${t("from")} ${brief(now.first)}`;
-    change.replaceChildren(bad ? el("span", { class: "bad", text: `× ${t("nonfinite", { n: bad })}` }) : first);
-    const steps = main.x.length ? [main.x[0], main.x_end.at(-1)] : ["", ""];
-    ends.replaceChildren(el("span", { text: steps[0] }), el("span", { text: t("at_step", { n: steps[1] }) }));
+    const first = now.first === null || now.first === undefined ? [] : [`${t("from")} ${brief(now.first)}`];
+    const facts = [...usualRange(now), ...first].join(" · ");
+    change.title = facts;
+    change.replaceChildren(bad ? el("span", { class: "bad", text: `× ${t("nonfinite", { n: bad })}` }) : facts);
+    const drawn = [line, ...others].map((one) => one.main).filter((one) => one.x.length);
+    const firstStep = drawn.length ? Math.min(...drawn.map((one) => one.x[0])) : "";
+    const lastStep = drawn.length ? Math.max(...drawn.map((one) => one.x_end.at(-1))) : "";
+    ends.replaceChildren(el("span", { text: firstStep }), el("span", { text: t("at_step", { n: lastStep }) }));
     plot.setLines([...others, line]);
   }
   return { card, plot, update };
@@ -260,9 +316,13 @@ function brief(value) {
   return Math.abs(value) >= 1e4 ? formatShort(value) : formatNumber(value);
 }
 
-function isOutside(value, band) {
-  const v = toNumber(value);
-  return (band.low !== null && v < band.low) || (band.high !== null && v > band.high);
+// The healthy range, where the last value is outside of it. Whether that is a problem is what the doctor says.
+function usualRange({ last, band }) {
+  const v = toNumber(last);
+  const isBelow = band && band.low !== null && v < band.low;
+  const isAbove = band && band.high !== null && v > band.high;
+  if (!isBelow && !isAbove) return [];
+  return [t("usual_range", { r: isBelow ? `≥ ${formatShort(band.low)}` : `≤ ${formatShort(band.high)}` })];
 }
 
 function absentPanel(data) {

@@ -4,7 +4,7 @@ import { report } from "../data/report.js";
 import { getState, setState } from "../data/url_state.js";
 import { rewardChip, sampleFacts } from "../samples/facts.js";
 import { FilterBar, STATES, searchParameters } from "../samples/filters.js";
-import { groupPanel, trainingPanel } from "../samples/groups.js";
+import { groupPanel, readTraining, trainingPanel } from "../samples/groups.js";
 import { answerText, inputTurns, outputText, outputTurns, sharedBeginning } from "../samples/outputs.js";
 import { loadParsers } from "../samples/rich_text.js";
 import { isRich } from "../samples/text_block.js";
@@ -30,6 +30,7 @@ export function samplesView(host, context) {
   let plot = null;
   let tokens = null;
   let lastRequest = 0;
+  let isLinked = true; // whether the URL's sample was asked for: it is shown though the list does not have it
   host.append(bar.node, split);
 
   const search = (parameters) => fetchJson(runPath(context.run, "samples"), { texts: "turns", ...parameters });
@@ -66,11 +67,15 @@ export function samplesView(host, context) {
       rows.append(
         el("button", { class: "sample-row quiet", text: t("older_page"), onclick: () => read(found.length) }),
       );
-    const place = found.some((one) => one.place === selected) ? selected : found[0]?.place;
+    const place = selected && (isLinked || isListed(selected)) ? selected : found[0]?.place;
     const shown = [place, getState("grep"), getState("rx"), getState("diff"), getState("rich")].join("|");
     if (!place) close();
     else if (detail.dataset.of !== shown) open(place, shown);
     if (place && place !== selected) rows.firstChild?.setAttribute("aria-current", "true");
+  }
+
+  function isListed(place) {
+    return found.some((one) => one.place === place);
   }
 
   // That nothing matches; of a step, also the nearest ones that have something.
@@ -106,9 +111,13 @@ export function samplesView(host, context) {
     try {
       [sample] = await Promise.all([fetchJson(runPath(context.run, "sample"), { place }), isRich() && loadParsers()]);
     } catch (problem) {
-      return context.fail(problem);
+      if (isListed(place)) return context.fail(problem);
     }
     if (!isOpen()) return;
+    if (!sample) {
+      isLinked = false; // no such sample: show the first of the list
+      return draw(matched > found.length);
+    }
     plot?.destroy();
     plot = null;
     const sums = (value) => fetchJson(runPath(context.run, "token_sums"), { step: sample.step, value });
@@ -122,9 +131,9 @@ export function samplesView(host, context) {
       if (isOpen() && group.samples.length) groupHost.replaceChildren(groupPanel(group.samples, sample));
     }
     if (sample.task) {
-      const all = await search({ task: sample.task, sort: "step", limit: 500 });
-      if (!isOpen() || all.samples.length < 2) return;
-      const made = trainingPanel(all.samples, sample, context);
+      const training = await readTraining(search, sample);
+      if (!isOpen() || !training) return;
+      const made = trainingPanel(training, sample, context);
       plot = made.plot;
       trainingHost.replaceChildren(made.node);
     }
@@ -135,9 +144,11 @@ export function samplesView(host, context) {
     // New samples appear at the top of the list, so it is not updated while it is scrolled.
     update: throttle(3000, () => rows.scrollTop > 0 || found.length > PAGE_SIZE || read()),
     changed(names) {
+      isLinked = names.includes("sample") || (isLinked && !names.some((name) => STATES.includes(name)));
       if (names.some((name) => STATES.includes(name))) read();
       else if (names.some((name) => ["sample", "diff", "rich"].includes(name))) draw(matched > found.length);
-      else if (names.some((name) => ["tv", "tv2", "tok"].includes(name))) tokens?.draw();
+      if (names.some((name) => ["tv", "tv2"].includes(name))) tokens?.draw();
+      else if (names.includes("tok")) tokens?.reveal();
     },
     destroy: () => plot?.destroy(),
   };
@@ -199,11 +210,12 @@ function snippet(text, shared, pattern) {
 }
 
 function sampleRow(sample, selected, text) {
+  const named = (label, value) => (/^[\d.]+$/.test(String(value ?? "")) ? `${label} ${value}` : value); // a bare number says nothing
   const facts = [
     t("at_step", { n: sample.step ?? "–" }),
-    sample.group ?? sample.task,
-    sample.length,
-    sample.finish_reason,
+    (sample.group ?? null) === null ? named(t("task"), sample.task) : named(t("group"), sample.group),
+    named(t("length"), sample.length),
+    sample.finish_reason && `${t("finish")} ${sample.finish_reason}`,
   ];
   return el(
     "button",

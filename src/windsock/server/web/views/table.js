@@ -3,14 +3,15 @@ import { MAX_SELECTED, select, selection, toggleSelection } from "../data/select
 import { TableData } from "../data/table.js";
 import { getList, getState, packList, setState, typeState } from "../data/url_state.js";
 import { chooseColumns } from "../table/chooser.js";
-import { columnTitle, columnWidth, tableCsv } from "../table/columns.js";
+import { columnTitle, columnWidth, groupNameWidth, tableCsv } from "../table/columns.js";
 import { Grid } from "../table/grid.js";
+import { keyOptions } from "../table/group_keys.js";
 import { headCell } from "../table/header.js";
 import { rowsOf, sortGroups, sortRuns } from "../table/order.js";
 import { groupRow, runRow } from "../table/rows.js";
 import { groupLabels, labelText } from "../text/labels.js";
 import { t } from "../text/language.js";
-import { download, el } from "../ui/dom.js";
+import { controlsOf, download, el } from "../ui/dom.js";
 import { throttle } from "../ui/scheduling.js";
 import { showMessage } from "../ui/toast.js";
 import { emptyState, selectField, stateLink } from "../ui/widgets.js";
@@ -31,6 +32,8 @@ export function tableView(host, context) {
   let shownKeys = [];
   let lastTicked = null;
   let widths = readWidths();
+  let isResizing = false;
+  const drawn = new Map(); // by element, the inputs that its children were made from
   const grid = new Grid(drawRow, judgeSight);
   const problem = el("p", { class: "where-problem", role: "status" });
   const where = el("input", {
@@ -133,21 +136,20 @@ export function tableView(host, context) {
       ["seeds", t("group_seeds")],
       ["group", t("group_group")],
       ["tag", t("group_tag")],
-      ...keys.map((key) => [packList([facts.includes(key) ? `config:${key}` : key]), key]),
+      ...keyOptions(keys, (key) => (facts.includes(key) ? `config:${key}` : key)),
     ];
     const current = getState("pool") === "none" ? "" : getState("pool");
-    if (current && !options.some(([value]) => value === current)) options.push([current, getList("pool").join(", ")]);
-    grouping.replaceChildren(
+    redraw(grouping, [options, current], () => [
       selectField(t("group_by"), options, current, (group) => setState({ pool: group, open: "" })),
-    );
+    ]);
     const choose = () =>
       chooseColumns(data.columns, data.choices, (next) => setState({ cols: next && packList(next) }));
-    tools.replaceChildren(
+    redraw(tools, [current, data.hidden, getState("hidden")], () => [
       current ? "" : el("button", { text: t("group_seeds_now"), onclick: () => setState({ pool: "seeds", open: "" }) }),
       el("button", { text: t("columns"), onclick: choose }),
       el("button", { text: t("export_csv"), onclick: exportCsv }),
       data.hidden ? hiddenButton() : "",
-    );
+    ]);
   }
 
   function hiddenButton() {
@@ -158,17 +160,18 @@ export function tableView(host, context) {
 
   // What is selected, and where to look at it.
   function drawChosen() {
-    const keys = selection();
+    const count = selection().length;
     const { base } = table;
-    chosen.replaceChildren(
-      keys.length ? el("b", { text: t("selected", { n: keys.length }) }) : "",
-      keys.length > 1 ? stateLink({ tab: "compare" }, { class: "button", text: t("compare") }) : "",
-      keys.length ? stateLink({ tab: "charts" }, { class: "button", text: t("charts") }) : "",
-      keys.length ? el("button", { text: t("report_new_of"), onclick: () => writeReport(keys) }) : "",
-      keys.length ? el("button", { class: "link", text: t("select_none"), onclick: () => select([]) }) : "",
-      base ? el("span", { class: "baseline-note", text: t("baseline", { n: data.field(base, "name") }) }) : "",
+    const baseline = base ? data.field(base, "name") : "";
+    redraw(chosen, [count, base, baseline], () => [
+      count ? el("b", { text: t("selected", { n: count }) }) : "",
+      count > 1 ? stateLink({ tab: "compare" }, { class: "button", text: t("compare") }) : "",
+      count ? stateLink({ tab: "charts" }, { class: "button", text: t("charts") }) : "",
+      count ? el("button", { text: t("report_new_of"), onclick: () => writeReport(selection()) }) : "",
+      count ? el("button", { class: "link", text: t("select_none"), onclick: () => select([]) }) : "",
+      base ? el("span", { class: "baseline-note", text: t("baseline", { n: baseline }) }) : "",
       base ? el("button", { class: "link", text: t("unset_baseline"), onclick: () => actions.setBase("") }) : "",
-    );
+    ]);
   }
 
   function drawHead() {
@@ -177,21 +180,32 @@ export function tableView(host, context) {
       return { key, title, width: widthOf(key), isNumber: table.numeric.has(key) };
     });
     setWidths(columns.map((column) => column.width));
-    const all = shownKeys.slice(0, MAX_SELECTED);
-    const tickAll = el("input", {
-      type: "checkbox",
-      "aria-label": t("select_all"),
-      title: t("select_all"),
-      checked: all.length > 0 && all.every((key) => table.selected.has(key)),
-      onchange: () => tell(select(tickAll.checked ? shownKeys : [])),
+    redraw(grid.head, [columns, sorted()], () => {
+      const cells = columns.map((column) => headCell(column, sorted(), actions));
+      const label = t("select_all");
+      const tickAll = el("input", { type: "checkbox", class: "tick-all", "aria-label": label, title: label });
+      tickAll.addEventListener("change", () => tell(select(tickAll.checked ? shownKeys : [])));
+      cells[0].prepend(tickAll);
+      return cells;
     });
-    const cells = columns.map((column) => headCell(column, sorted(), actions));
-    cells[0].prepend(tickAll);
-    grid.head.replaceChildren(...cells);
+    const all = shownKeys.slice(0, MAX_SELECTED);
+    const isAll = all.length > 0 && all.every((key) => table.selected.has(key));
+    grid.head.querySelector(".tick-all").checked = isAll;
+  }
+
+  // Replace the children of an element unless they would be the same: an open list, a drag and the focus would be lost.
+  function redraw(element, inputs, make) {
+    const key = JSON.stringify(inputs);
+    if (drawn.get(element) === key || (element === grid.head && isResizing)) return;
+    drawn.set(element, key);
+    const focused = controlsOf(element).indexOf(document.activeElement);
+    element.replaceChildren(...make());
+    if (focused >= 0) controlsOf(element)[focused]?.focus();
   }
 
   // The means of groups need room for their intervals.
   function widthOf(key) {
+    if (key === "name" && data.groups.length) return groupNameWidth([...table.labels.values()], widths);
     const isMean = data.groups.length > 0 && table.numeric.has(key);
     return columnWidth(key, columnTitle(key, data.choices), widths, isMean ? GROUP_WIDTH : undefined);
   }
@@ -209,6 +223,7 @@ export function tableView(host, context) {
   }
 
   function resize(key, width, isDone) {
+    isResizing = !isDone;
     widths = { ...widths, [key]: width };
     setWidths(["name", ...table.columns].map(widthOf));
     if (isDone) setState({ widths: packList(Object.entries(widths).map(([one, wide]) => `${wide} ${one}`)) }, true);

@@ -11,9 +11,10 @@ import { timelinePicture } from "../charts/timeline.js";
 import { fetchJson, runPath } from "../data/api.js";
 import { report } from "../data/report.js";
 import { getState, setState } from "../data/url_state.js";
-import { formatNumber, formatPercent, formatSeconds } from "../text/format.js";
+import { formatPercent, formatSeconds, formatShort } from "../text/format.js";
 import { localized, t } from "../text/language.js";
 import { cssVariable } from "../ui/colours.js";
+import { breakable } from "../ui/cut_text.js";
 import { el, pictureWidth } from "../ui/dom.js";
 import { throttle } from "../ui/scheduling.js";
 import { emptyState, isEditingStep, panel, stepField, swatch, table } from "../ui/widgets.js";
@@ -151,24 +152,34 @@ function timelinePanel(timeline, data, width) {
     el("span", { text: `${t("unaccounted")} ${formatPercent(timeline.unaccounted)}` }),
     timeline.overlap ? el("span", { text: `${t("overlap")} ${formatPercent(timeline.overlap)}` }) : null,
   );
-  const colours = timelineColours(phaseColours(data.phases), timeline.groups);
+  const colours = timelineColours(
+    phaseColours(data.phases),
+    timeline.groups,
+    data.summaries.map((one) => one.name),
+  );
   return panel(
-    `${t("one_step", { n: timeline.step })} · ${formatSeconds(timeline.end - timeline.start)}`,
+    `${t("one_step", { n: timeline.step })} · ${formatSeconds(stepSeconds(timeline, data))}`,
     controls,
     el("div", { class: "scroll", tabindex: 0 }, timelinePicture(timeline, colours, width)),
     facts,
   );
 }
 
+// How long a step took: as its bar says, where it has one for itself. Other roles may begin their step earlier.
+function stepSeconds({ step, start, end }, { steps, steps_end, step_seconds }) {
+  const place = steps.indexOf(step);
+  return (steps_end[place] === step ? step_seconds[place] : null) ?? end - start;
+}
+
 // The phases in numbers: those of the chosen step, then of all steps.
 function summaries(data, timeline) {
   if (!data.summaries.length) {
-    const rows = data.phases.map((one) => [one.name, formatSeconds(one.mean), formatPercent(one.share)]);
+    const rows = data.phases.map((one) => [breakable(one.name), formatSeconds(one.mean), formatPercent(one.share)]);
     return panel(t("phases_title"), "", table([t("phase"), t("mean_per_step"), t("share")], rows, "right"));
   }
   const inStep = timeline ? secondsByName(timeline) : null;
   const rows = data.summaries.map((one) => [
-    one.name,
+    breakable(one.name),
     ...(inStep ? [inStep.has(one.name) ? formatSeconds(inStep.get(one.name)) : "–"] : []),
     formatSeconds(one.per_step),
     formatPercent(one.share),
@@ -177,7 +188,7 @@ function summaries(data, timeline) {
     formatSeconds(one.max),
     one.count,
     one.slowest,
-    one.tokens_per_second ? formatNumber(one.tokens_per_second) : "–",
+    one.tokens_per_second ? formatShort(one.tokens_per_second) : "–",
   ]);
   const heads = [
     t("phase"),

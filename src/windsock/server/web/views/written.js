@@ -7,7 +7,7 @@ import { getState, setState } from "../data/url_state.js";
 import { Legend, ReportCards, reportCard } from "../notes/cards.js";
 import { editChart, editRuns } from "../notes/forms.js";
 import { askName, attempt, beginReport } from "../notes/new_report.js";
-import { noteEditor, noteNode } from "../notes/note.js";
+import { focusEditor, noteEditor, noteNode } from "../notes/note.js";
 import { runsTable } from "../notes/runs_table.js";
 import { joinSources } from "../notes/source.js";
 import { loadParsers } from "../samples/rich_text.js";
@@ -96,17 +96,26 @@ function oneReport(host, context) {
       [data] = await Promise.all([fetchWritten({ name }, context.chosen), loadParsers()]);
     } catch (problem) {
       if (data) return context.fail(problem);
-      return host.replaceChildren(emptyState(t("report_missing", { n: name }), problem.message), allReports());
+      const reason = problem.status === 404 ? t("report_missing", { n: name }) : problem.message;
+      const empty = emptyState(reason);
+      empty.append(el("p", {}, allReports()));
+      return host.replaceChildren(empty);
     }
     if (host.isConnected) draw();
   }
 
   function draw() {
     legend = new Legend(data);
-    if (editing?.isWhole) {
-      cards.setCards([]);
-      return page.replaceChildren(wholeField());
-    }
+    const made = editing?.isWhole ? [] : drawBlocks();
+    if (editing?.isWhole) page.replaceChildren(wholeField());
+    if (!host.firstChild) host.append(toolbar(), page);
+    document.title = `${data.title || name} · windsock`;
+    cards.setCards(made);
+    focusEditor(page);
+  }
+
+  // Draw all notes, charts and tables; return the cards of the charts.
+  function drawBlocks() {
     const made = [];
     const nodes = data.blocks.map((block, place) => {
       const card = block.charts?.length ? reportCard(block, place, legend, data.metrics, cards) : null;
@@ -116,9 +125,7 @@ function oneReport(host, context) {
     if (editing?.isNew) nodes.splice(editing.place, 0, noteField("", editing.place));
     if (!nodes.length) nodes.push(emptyState(t("report_empty")));
     page.replaceChildren(...nodes, ...(report ? [] : [addBar()]));
-    if (!host.firstChild) host.append(toolbar(), page);
-    document.title = `${data.title || name} · windsock`;
-    cards.setCards(made);
+    return made;
   }
 
   function blockNode(block, place, card) {
