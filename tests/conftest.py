@@ -131,3 +131,11 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.chdir(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def demo_sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory of forty trainings of the demo, and of one in three vocabularies; tests leave it as it is."""
+    from demo_sweep import shared_sweep
+
+    return shared_sweep(tmp_path_factory)

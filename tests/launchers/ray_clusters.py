@@ -39,6 +39,8 @@ def _run(driver: Path, folder: Path, prefix: Sequence[str], environment: dict[st
     environ = {name: value for name, value in os.environ.items() if not name.startswith("WINDSOCK_")}
     environ |= {**QUIET, **environment, "HOME": str(folder)}
     command = [*prefix, sys.executable, str(driver), temporary]
+    # Ray writes the address of a cluster there, and does not make it where a cluster has another folder.
+    (Path(tempfile.gettempdir()) / "ray").mkdir(exist_ok=True)
     try:
         done = subprocess.run(
             command, cwd=folder, env=environ, capture_output=True, text=True, timeout=240, check=False
