@@ -1,6 +1,8 @@
 """Copies from a device: when their memory is used again, and when it must be kept."""
 
 import gc
+import threading
+import time
 import weakref
 from typing import ClassVar
 
@@ -10,7 +12,6 @@ torch = pytest.importorskip("torch")
 
 from windsock.device_copy import copies  # noqa: E402 - after the check for torch
 from windsock.device_copy.copies import SIZES, DeviceCopy  # noqa: E402
-from windsock.measurement.device_rows import HeldCopy  # noqa: E402
 from windsock.scalars import Deferred  # noqa: E402
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -147,23 +148,6 @@ def test_a_large_copy_has_its_memory_until_it_is_released(known_buffers: list):
     assert len(known_buffers) == 2
 
 
-def test_tokens_have_their_memory_until_they_are_dropped(known_buffers: list):
-    """Whether somebody has read them or not: a copy that is under way is never written over the next one."""
-    for is_read in (True, False, True):
-        held = HeldCopy(torch.arange(3, dtype=torch.int32).as_subclass(Far))
-        assert not known_buffers[0]().arrived()
-        if is_read:
-            array = held.wait()
-            assert array.tolist() == [0, 1, 2]
-        del held
-        assert known_buffers[0]().arrived()
-    assert len(known_buffers) == 1
-    dropped = HeldCopy(torch.arange(3, dtype=torch.int32).as_subclass(Far))
-    KnownBuffer.fails = True
-    del dropped  # without an exception
-    assert not any(copies._free.values())
-
-
 @pytest.mark.parametrize("shared", [True, False])
 def test_memory_is_kept_after_an_error_of_the_device(known_buffers: list, shared: bool):
     """It is neither freed, which would abort the process, nor used again."""
@@ -199,3 +183,54 @@ def test_values_behind_a_busy_stream_arrive_in_order(monkeypatch: pytest.MonkeyP
             x.fill_(row)
             rows.append(Deferred(list(x.unbind())))
         assert [row.values() for row in rows] == [[float(row)] * 20 for row in range(100)]
+
+
+@needs_cuda
+def test_tokens_are_copied_beside_a_busy_stream():
+    """A copy aside is complete although the training's stream has work for much longer."""
+    tensor = torch.arange(1 << 18, dtype=torch.int32, device="cuda")
+    torch.cuda.synchronize()
+    torch.cuda._sleep(2_000_000_000)  # about a second
+    event = torch.cuda.Event()
+    event.record()
+    host = copies.copied_aside(tensor)
+    assert not event.query()
+    assert torch.equal(host, torch.arange(1 << 18, dtype=torch.int32))
+
+
+@needs_cuda
+def test_a_graph_is_captured_while_another_thread_waits_for_copies(monkeypatch: pytest.MonkeyPatch):
+    """CUDA would end the capture of the training with an error."""
+    monkeypatch.undo()
+    x, tokens = torch.ones(20, device="cuda"), torch.arange(8, device="cuda")
+    copies.copied_aside(tokens)
+    stops, asked, problems = threading.Event(), [0], []
+
+    def ask() -> None:
+        try:
+            while not stops.wait(0.001):
+                with copies.beside_captures():
+                    logged.ready()
+                copies.copied_aside(tokens)
+                asked[0] += 1
+        except RuntimeError as problem:
+            problems.append(problem)
+
+    logged = Deferred(list(x.unbind()))
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        while not asked[0] and not problems:
+            time.sleep(0.01)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            before = asked[0]
+            y = x * 2
+            while asked[0] < before + 20 and not problems:
+                time.sleep(0.01)
+    finally:
+        stops.set()
+        thread.join()
+    assert problems == []
+    graph.replay()
+    assert y.tolist() == [2.0] * 20

@@ -83,7 +83,7 @@ class Collectors:
         from windsock.measurement.collector import MeasurementCollector
 
         # Samples are committed after measured batches.
-        return MeasurementCollector(self._recording, lambda step, rows: self.samples.join(step, rows))
+        return MeasurementCollector(self._recording, lambda step, tokens: self.samples.join(step, tokens))
 
     @lazy
     def rollouts(self) -> RolloutCollector:

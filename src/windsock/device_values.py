@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from windsock.device_copy.copies import beside_captures
 from windsock.recording import Collector, Recording
 from windsock.scalars import Deferred
 
@@ -33,8 +34,13 @@ class DeviceValues(Collector):
         with self._lock:
             self._rows.append(row)
 
-    def write_ready(self, wait: bool = False) -> None:
-        """Write the rows whose values have arrived; with ``wait``, all of them."""
+    def write_ready(self) -> None:
+        """Write the rows whose values have arrived, from another thread than the training's."""
+        if self._rows:
+            with beside_captures():
+                self._write(wait=False)
+
+    def _write(self, wait: bool) -> None:
         with self._lock:
             while self._rows:
                 names, step, at, values = self._rows[0]
@@ -54,8 +60,8 @@ class DeviceValues(Collector):
 
     def commit(self, step: int) -> None:
         """Write all rows, waiting for the device."""
-        self.write_ready(wait=True)
+        self._write(wait=True)
 
     def finish(self) -> None:
         """Write all rows, waiting for the device."""
-        self.write_ready(wait=True)
+        self._write(wait=True)

@@ -115,7 +115,6 @@ class MeasuredTokens:
 
     ``reason`` is why the sequence was chosen. ``arrays`` have the names of the batch's. ``flags`` are 1 at tokens of
     the response, and 2 more at those that are trained on. ``clip`` is the band of the ratio, if an update told it.
-    ``memory`` keeps the memory of the arrays, which are not to be used without this record.
     """
 
     id: str
@@ -124,7 +123,6 @@ class MeasuredTokens:
     actions: NDArray[np.integer[Any]] | None
     flags: NDArray[np.integer[Any]]
     clip: tuple[float, float] | None = None
-    memory: Any = None
 
     @property
     def response(self) -> NDArray[np.bool_]:

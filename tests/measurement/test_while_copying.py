@@ -10,6 +10,7 @@ import torch
 
 from windsock.measurement import device, device_rows
 from windsock.measurement.result_memory import numbered_labels
+from windsock.measurement.token_rows import TakenTokens
 
 
 @pytest.mark.parametrize("tensors", [1, 2])
@@ -32,30 +33,28 @@ def test_the_host_works_between_the_start_of_a_copy_and_the_wait(tensors: int, m
     assert [array.tolist() for array in found] == [[0, 1, 2]] * tensors
 
 
-def test_tokens_are_copied_after_the_results_and_not_waited_for(monkeypatch: pytest.MonkeyPatch):
-    """The end of a step waits for its results; whoever reads the tokens waits for those."""
-    order = []
-
-    class Copy(device.DeviceCopy):
-        def __init__(self, tensor: Any, *, reused: bool = False) -> None:
-            self.what = "tokens" if tensor.dtype == torch.int32 else "results"
-            order.append(f"queued {self.what}")
-            super().__init__(tensor, reused=reused)
-
-        def wait(self) -> Any:
-            order.append(f"waited for {self.what}")
-            return super().wait()
-
-    for module in (device, device_rows):
-        monkeypatch.setattr(module, "DeviceCopy", Copy)
-    memory = device.ResultMemory(torch.device("cpu"))
-    rows = device_rows.DeviceRows(["a"], 1, device_rows.RowLayout((), ("log_probs",), False, 1, 16), "cpu")
-    rows.words.fill_(0)
+def test_tokens_are_copied_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch):
+    """The end of a step copies only which sequences were chosen, with its results; then their memory is used again."""
+    asked = []
+    monkeypatch.setattr(device_rows, "copied_aside", lambda tensor: asked.append(tensor) or tensor.clone())
+    layout = device_rows.RowLayout(("random",), ("log_probs",), False, 2, 16)
+    memory, spare = device.ResultMemory(torch.device("cpu")), []
+    words = device_rows.Words.new(layout.token_words, "cpu")
+    rows = device_rows.DeviceRows(["a", "b"], 2, layout, words, memory.take(layout.choice_words), spare)
+    chosen, scores, tokens = rows.tensors(memory.chunk(rows))
+    chosen[:2], scores[:2], tokens[:] = torch.tensor([1, -2], dtype=torch.int32), torch.tensor([7.0, 0.0]), 3.0
     memory.rows.append(rows)
-    device.fetch([torch.zeros(3)], [], lambda: device._work_during_copy(memory))
-    assert order == ["queued results", "queued tokens", "waited for results"]
-    assert [row.id for row in rows.made()] == ["a"]
-    assert order[3:] == ["waited for tokens"]
+    assert rows.picks() == rows.made() == []  # before the results are there
+    list(memory.fetched(device.fetch(memory.tensors(), [], memory.number_labels)))
+    chosen[:] = -2  # by the next step
+    taken = TakenTokens([rows], 2)
+    assert taken.ids() == ["b"]
+    assert asked == spare == []
+    [found] = taken.fetch()
+    assert (found.id, found.reason, found.arrays["log_probs"].tolist()) == ("b", "random", [3.0] * 16)
+    assert asked == [words.tensor]
+    assert spare == [words]
+    assert rows.made() == []
 
 
 def test_labels_become_numbers():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -14,6 +14,7 @@ SIZES = {1 << 10: 64, 1 << 18: 2, 1 << 20: 2, 1 << 22: 2, 1 << 24: 2}
 
 To pin memory and to create an event take longer than to copy.
 """
+RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 MAX_VIEWS = 16  # of a buffer: the shapes of logged scalars are always the same
 
 _free: dict[tuple[int, int], list[PinnedBuffer]] = {}
@@ -221,6 +222,51 @@ class DeviceCopy:
             return self._free.pop()  # atomic: no other thread gets the same
         except IndexError:
             return PinnedBuffer(size)
+
+
+def copied_aside(tensor: Any) -> Any:
+    """Return a copy on the host of a tensor that nothing writes to any more, without waiting for the training's work.
+
+    For another thread than the training's: it waits for the copy.
+    """
+    if tensor.device.type != "cuda":
+        return tensor.clone()
+    import torch
+
+    with beside_captures(), torch.cuda.stream(_stream_aside(tensor.device)):
+        return tensor.cpu()
+
+
+@cache
+def _stream_aside(device: Any) -> Any:
+    import torch
+
+    return torch.cuda.Stream(device)
+
+
+@contextmanager
+def beside_captures() -> Iterator[None]:
+    """Let this thread wait for a device while another one captures a CUDA graph, which would fail otherwise.
+
+    CUDA forbids calls such as the query of an event to all threads while one of them captures, unless their mode is
+    "relaxed".
+    """
+    exchange, mode = _capture_mode_exchange(), ctypes.c_int(RELAXED)
+    exchange(ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        exchange(ctypes.byref(mode))
+
+
+@cache
+def _capture_mode_exchange() -> Callable[[Any], Any]:
+    """Return CUDA's function that exchanges the mode of this thread; without CUDA, one that does nothing."""
+    try:
+        found: Callable[[Any], Any] = ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode
+    except (OSError, AttributeError):
+        return lambda mode: None
+    return found
 
 
 def _keep(buffer: PinnedBuffer) -> None:

@@ -19,9 +19,8 @@ from windsock.measurement.options import Options
 from windsock.measurement.packed_states import PackedStates
 from windsock.measurement.step import Measurement, check_part, laid_out
 from windsock.measurement.token_choice import MOST_SEQUENCES, seed_of
-from windsock.measurement.token_rows import Request
+from windsock.measurement.token_rows import Request, TakenTokens
 from windsock.measurement.values import Measured
-from windsock.model import MeasuredTokens
 from windsock.recording import Collector, Recording
 from windsock.state_buffer import StateBuffer
 from windsock.states import sparse
@@ -31,13 +30,13 @@ from windsock.step_values import Finish
 class MeasurementCollector(Collector):
     """Measurements of the steps that are under way. Usable from several threads.
 
-    ``use_tokens`` is called with a step, and how to get the tokens of the sequences that were chosen in it.
+    ``use_tokens`` is called with a step and the sequences that were chosen in it.
     """
 
     def __init__(
         self,
         recording: Recording,
-        use_tokens: Callable[[int, Callable[[], list[MeasuredTokens]]], None] = lambda step, rows: None,
+        use_tokens: Callable[[int, TakenTokens], None] = lambda step, tokens: None,
     ) -> None:
         self._recording = recording
         self._use_tokens = use_tokens
@@ -107,9 +106,9 @@ class MeasurementCollector(Collector):
         return finish
 
     def _hand_over_tokens(self, measurement: Measurement | None, step: int) -> None:
-        rows = None if measurement is None else measurement.take_tokens()
-        if rows is not None:
-            self._use_tokens(step, rows)
+        tokens = None if measurement is None else measurement.take_tokens()
+        if tokens is not None:
+            self._use_tokens(step, tokens)
 
     def finish(self) -> None:
         """Write the states that were kept, if another process has joined."""

@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -80,8 +80,7 @@ class Launches:
     def collected(self) -> Iterator[list[DeviceSelection]]:
         """Copy the results to the host, and wait for them; the batches of one plan become one selection.
 
-        The selections can be used inside of the ``with`` block: their memory is that of the next step then. The copies
-        of tokens are queued, and nothing waits for them.
+        The selections can be used inside of the ``with`` block: their memory is that of the next step then.
         """
         fetched: list[Fetched] = []
         copies: list[DeviceCopy] = []
@@ -91,7 +90,7 @@ class Launches:
                 memory.reduce()
             except Exception as problem:  # noqa: BLE001 - the host can do it too
                 _tell_broken(problem)
-            fetched += memory.fetched(fetch(memory.tensors(), copies, partial(_work_during_copy, memory)))
+            fetched += memory.fetched(fetch(memory.tensors(), copies, memory.number_labels))
         if self._by_torch:
             arrays = iter(fetch([tensor for result in self._by_torch for tensor in result.tensors()], copies))
             fetched += [result.fetched(arrays) for result in self._by_torch]
@@ -105,21 +104,11 @@ def _choose_waiting(memory: ResultMemory) -> None:
     for rows in [rows for rows in memory.rows if rows.waiting is not None]:
         try:
             if not _unable and not rows.drop_if_overwritten():
-                kernel_pass.choose_now(rows)
+                kernel_pass.choose_now(rows, memory)
                 continue
         except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
             _unable.append(problem)
         memory.rows.remove(rows)
-
-
-def _work_during_copy(memory: ResultMemory) -> None:
-    """Do what needs no result of the device, while the results are copied; the copies of tokens come after theirs."""
-    try:
-        for rows in memory.rows:
-            rows.fetch()
-    except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
-        _unable.append(problem)
-    memory.number_labels()
 
 
 def _alike(fetched: Iterable[Fetched]) -> Iterable[list[Fetched]]:

@@ -1,10 +1,9 @@
-"""Tokens of chosen sequences on an accelerator: chosen and copied there, and fetched when the step ends."""
+"""Tokens of chosen sequences on an accelerator: chosen and copied there, and fetched after the step."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -12,66 +11,73 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.device_copy.copies import DeviceCopy
+from windsock.device_copy.copies import copied_aside
 from windsock.measurement.plan import Plan
 from windsock.measurement.token_choice import asked_of
-from windsock.measurement.token_rows import KEPT, MAX_TOKENS, Row, RowSet, sources
+from windsock.measurement.token_rows import KEPT, MAX_TOKENS, Pick, Row, RowSet, sources
 from windsock.stats.rows import FILLED, Table
 
 ALIGNED = 16  # words of 32 bits
+MAX_SPARE = 2  # memory of so many steps waits for its next use
 
 
-class HeldCopy:
-    """A copy of tokens, whose memory is in use until this object is dropped."""
+class Words(NamedTuple):
+    """Memory of a device for the tokens of a step, and its address."""
 
-    def __init__(self, tensor: Any) -> None:
-        self._tensor = tensor  # until the copy is complete: the device may use its memory again after that
-        self._copy = DeviceCopy(tensor, reused=True)
+    tensor: Any
+    address: int
 
-    def wait(self) -> NDArray[np.int32]:
-        """Return the copy, waiting for the device if necessary."""
-        array: NDArray[np.int32] = self._copy.wait().numpy()
-        self._tensor = None
-        return array
+    @classmethod
+    def new(cls, count: int, device: Any) -> Words:
+        """Return memory for so many words of 32 bits."""
+        import torch
 
-    def __del__(self) -> None:
-        with suppress(Exception):  # an error of the device, after which the memory is kept
-            self._copy.wait()  # else it could be written over the next one
-            self._copy.release()
+        tensor = torch.empty(count, dtype=torch.int32, device=device)
+        return cls(tensor, int(tensor.data_ptr()))
 
 
 class DeviceRows(RowSet):
-    """The rows of the sequences that a device chooses from one batch, in memory of their own.
+    """The rows of the sequences that a device chooses from one batch.
 
-    The end of the step queues their copy to the host after that of the results, and waits for the latter alone.
+    Which ones were chosen is among the results of the step, and is copied to the host with them. The tokens have memory
+    of their own, from which the thread that asks for them copies them after the commit. Later steps use it again.
     """
 
-    __slots__ = ("_copy", "address", "layout", "passes", "waiting", "words")
+    __slots__ = ("_choice", "_spare", "_words", "chunk", "layout", "offset", "passes", "start", "waiting")
 
-    def __init__(self, ids: Sequence[Any], sequences: int, layout: RowLayout, device: Any) -> None:
-        import torch
-
+    def __init__(
+        self,
+        ids: Sequence[Any],
+        sequences: int,
+        layout: RowLayout,
+        words: Words,
+        place: tuple[int, int, int],
+        spare: list[Words],
+    ) -> None:
         super().__init__(ids, sequences, layout.criteria)
         self.layout = layout
-        self.words = torch.empty(layout.words, dtype=torch.int32, device=device)
-        self.address = int(self.words.data_ptr())
+        self.chunk, self.offset, self.start = place  # of the choice, in the memory of results, and its address
         self.waiting: WaitingChoice | None = None
         self.passes: dict[Any, Any] = {}
         """How passes complete these rows, by their outlines."""
-        self._copy: HeldCopy | None = None
+        self._words: Words | None = words
+        self._spare = spare
+        self._choice: NDArray[np.int32] | None = None
 
     @property
     def addresses(self) -> tuple[int, int]:
         """Where the choice and the tokens are."""
-        return self.address, self.address + 4 * self.layout.rows
+        assert self._words is not None
+        return self.start, self._words.address
 
-    def tensors(self) -> tuple[Any, Any, Any]:
-        """Return the choice, the scores and the rows as tensors of their dtypes."""
+    def tensors(self, chunk: Any) -> tuple[Any, Any, Any]:
+        """Return the choice, the scores and the tokens as tensors of their dtypes."""
         import torch
 
-        words, layout = self.words, self.layout
-        scores = words[layout.scores : layout.rows].view(torch.float32)
-        return words[: layout.scores], scores, words[layout.rows : layout.words].view(torch.float32)
+        assert self._words is not None
+        layout, start = self.layout, self.offset
+        choice, scores = chunk[start : start + layout.choice_words].tensor_split([layout.scores])
+        return choice, scores.view(torch.float32), self._words.tensor.view(torch.float32)
 
     def drop_if_overwritten(self) -> bool:
         """Give up a choice that waits if its tensors were written to or moved since their pass; return whether so."""
@@ -80,34 +86,42 @@ class DeviceRows(RowSet):
         self.waiting, self.is_overwritten = None, True
         return True
 
-    def fetch(self) -> None:
-        """Queue the copy to the host, when all passes are queued."""
-        self._copy, self.words = HeldCopy(self.words), None
+    def arrive(self, chunks: Sequence[NDArray[np.int32]]) -> None:
+        """Take the choice from the copies of a step's results. Then the device has written the tokens too."""
+        self._choice = chunks[self.chunk][self.offset : self.offset + self.layout.choice_words].copy()
         self.passes.clear()
 
-    def made(self) -> list[Row]:
-        """Return the rows, after their copy was queued; wait for it if necessary."""
-        if self._copy is None:
-            return []
-        layout, copy, words = self.layout, self._copy, self._copy.wait()
-        chosen = words[: layout.count].tolist()
-        scores = words[layout.scores : layout.rows].view(np.float32)[: layout.count * len(layout.criteria)]
-        by_row = scores.reshape(layout.count, len(layout.criteria)).tolist()
-        rows = words[layout.rows :].reshape(layout.count, layout.columns, layout.room)
-        return [self._row(place, by_row[slot], rows[slot], copy) for slot, place in enumerate(chosen) if place >= 0]
+    def picks(self) -> list[Pick]:
+        """Return the chosen sequences: none if the choice failed."""
+        return [pick for _, pick in self._slots()]
 
-    def _row(self, place: int, scores: list[float], words: NDArray[np.int32], memory: HeldCopy) -> Row:
-        names, flags = self.layout.names, words[-1]
-        values = words[: len(names)].view(np.float32)
-        return Row(
-            id=str(self.ids[place]),
-            place=place,
-            scores=scores,
-            arrays=Columns(names, values),
-            actions=words[len(names)] if self.layout.has_actions else None,
-            flags=flags,
-            memory=memory,
-        )
+    def _slots(self) -> list[tuple[int, Pick]]:
+        """Return the slots that have a sequence, and the sequence."""
+        if self._choice is None:
+            return []
+        layout = self.layout
+        places = self._choice[: layout.count].tolist()
+        scores = self._choice[layout.scores :].view(np.float32)[: layout.count * len(layout.criteria)]
+        by_slot = scores.reshape(layout.count, len(layout.criteria)).tolist()
+        return [
+            (slot, Pick(str(self.ids[place]), place, by_slot[slot])) for slot, place in enumerate(places) if place >= 0
+        ]
+
+    def made(self) -> list[Row]:
+        """Copy the tokens to the host, and return the rows; other steps may use their memory then."""
+        slots, layout, used = self._slots(), self.layout, self._words
+        if not slots or used is None:
+            return []
+        words = copied_aside(used.tensor).numpy().reshape(layout.count, layout.columns, layout.room)
+        self._words = None
+        if len(self._spare) < MAX_SPARE:
+            self._spare.append(used)
+        return [self._row(pick, words[slot]) for slot, pick in slots]
+
+    def _row(self, pick: Pick, words: NDArray[np.int32]) -> Row:
+        names = self.layout.names
+        actions = words[len(names)] if self.layout.has_actions else None
+        return Row(pick, Columns(names, words[: len(names)].view(np.float32)), actions, flags=words[-1])
 
 
 class WaitingChoice(NamedTuple):
@@ -167,11 +181,11 @@ class RowLayout:
         self.columns = len(names) + has_actions + 1
         """The number of words of a token: the last one has its flags."""
         self.scores = aligned(count)
-        """Where the scores begin."""
-        self.rows = self.scores + aligned(count * len(criteria))
-        """Where the rows begin."""
-        self.words = self.rows + count * self.columns * room
-        """The number of all words."""
+        """Where the scores begin, after the choice."""
+        self.choice_words = self.scores + aligned(count * len(criteria))
+        """The number of words of both."""
+        self.token_words = count * self.columns * room
+        """The number of words of all rows."""
 
 
 @lru_cache(maxsize=64)

@@ -19,6 +19,7 @@ from windsock.measurement.device_rows import (
     ALIGNED,
     DeviceRows,
     WaitingChoice,
+    Words,
     addresses_and_versions,
     at_once,
     kernel_of,
@@ -149,38 +150,38 @@ def _completing(
     if rows.drop_if_overwritten():
         memory.rows.remove(rows)
         return None, 0
-    completing = _new_completing(rows, places, outline)
+    completing = _new_completing(rows, places, outline, memory)
     if places is None and not completing.is_choosing:
         rows.passes[outline] = completing
     rows.clip = clip_of(outline.plan.options)
     return completing, first
 
 
-def _new_completing(rows: DeviceRows, places: Any, outline: Outline) -> Completing:
+def _new_completing(rows: DeviceRows, places: Any, outline: Outline, memory: ResultMemory) -> Completing:
     layout, waiting = rows.layout, rows.waiting
     which = layout, None if waiting is None else waiting.choice
     kernel = outline.completing.get(which)
     if kernel is None:
         kernel = outline.completing[which] = outline.make(fill=(layout.count, layout.columns), choice=which[1])
-    on_device = None if places is None else moved_to(rows.words.device, places.astype(np.int32))
+    on_device = None if places is None else moved_to(memory.device, places.astype(np.int32))
     fill = *rows.addresses, None if on_device is None else on_device.data_ptr()
-    arguments: tuple[Any, ...] = fill, lambda: _fill(rows, on_device)
+    arguments: tuple[Any, ...] = fill, lambda: _fill(rows, memory, on_device)
     if waiting is None:
         return Completing(kernel, places is None, layout.room, arguments, rows, False)
     kinds, arguments = (places is None, waiting.key), (*arguments, waiting.arguments, waiting.tensors)
     return Completing(kernel, kinds, layout.room, arguments, rows, True)
 
 
-def _fill(rows: DeviceRows, places: Any = None) -> Any:
+def _fill(rows: DeviceRows, memory: ResultMemory, places: Any = None) -> Any:
     """Return where rows are, as tensors, under the names that the kernel has for them."""
     from windsock.stats.tokens_triton import Fill
 
-    chosen, _, words = rows.tensors()
-    return Fill(chosen, words, places)
+    chosen, _, tokens = rows.tensors(memory.chunk(rows))
+    return Fill(chosen, tokens, places)
 
 
 def choose(batch: Batch, plan: Plan, launched: Launched, memory: ResultMemory, request: Request) -> DeviceRows:
-    """Choose sequences from a batch whose pass was queued, and copy their tokens; return the rows.
+    """Choose sequences from a batch whose pass was queued; return their rows.
 
     The next pass of an update does that in programs of its own, for which nothing waits, or else the end of the step.
     Then the batch's tensors are kept until then. With tensors that need gradients, or in a pass of an update, a kernel
@@ -191,10 +192,11 @@ def choose(batch: Batch, plan: Plan, launched: Launched, memory: ResultMemory, r
     known = outline.choices.get(which)
     if known is None:
         layout, packed = layout_of(plan, request.number, outline.width), "cu_seqlens" in batch.given
-        known = layout, kernel_of(plan, outline.table, layout, outline.key[2], packed, which[2], which[1])
-        outline.choices[which] = known
-    layout, choice = known
-    rows = DeviceRows(listed(batch.ids), sequences, layout, batch.device)
+        kernel = kernel_of(plan, outline.table, layout, outline.key[2], packed, which[2], which[1])
+        known = outline.choices[which] = layout, kernel, []
+    layout, choice, spare = known
+    words = spare.pop() if spare else Words.new(layout.token_words, batch.device)
+    rows = DeviceRows(listed(batch.ids), sequences, layout, words, memory.take(layout.choice_words), spare)
     if sequences:
         rows.waiting = _waiting(choice, launched, sequences, memory, rows, request.seed)
         memory.rows.append(rows)
@@ -202,7 +204,7 @@ def choose(batch: Batch, plan: Plan, launched: Launched, memory: ResultMemory, r
         if is_update:
             rows.clip = clip_of(plan.options)
         if is_update or any([tensor.requires_grad for tensor in launched.prepared.tensors]):  # noqa: C419
-            choose_now(rows)
+            choose_now(rows, memory)
     return rows
 
 
@@ -212,14 +214,14 @@ def _waiting(
     outline, matrix = launched.prepared.outline, launched.matrix
     tokens = outline.kernel.tokens
     arrays, *others = tokens(launched.addresses)
-    whole = matrix.address, rows.address + 4 * rows.layout.scores, *others
+    whole = matrix.address, rows.start + 4 * rows.layout.scores, *others
 
     def tensors() -> tuple[Any, Any]:
         from windsock.stats.tokens_triton import Whole
 
         given = _tensors(launched, sequences, memory)
         arrays, *others = tokens(given)
-        return Whole(given[0], rows.tensors()[1], *others), arrays
+        return Whole(given[0], rows.tensors(memory.chunk(rows))[1], *others), arrays
 
     return WaitingChoice(
         choice,
@@ -231,19 +233,19 @@ def _waiting(
     )
 
 
-def choose_now(rows: DeviceRows) -> None:
+def choose_now(rows: DeviceRows, memory: ResultMemory) -> None:
     """Queue the kernel for a choice that no pass has made."""
     waiting, rows.waiting = rows.waiting, None
     if waiting is None:
         return
     whole, arrays, numbers = waiting.arguments
-    device = rows.words.device
+    device = memory.device
     with current_device(device.index):
         waiting.choice.launch(
             waiting.key,
             current_stream(device),
             ((*rows.addresses, None), whole, arrays),
-            lambda: (_fill(rows), *waiting.tensors()),
+            lambda: (_fill(rows, memory), *waiting.tensors()),
             numbers,
             rows.layout.room,
         )

@@ -107,7 +107,7 @@ class ResultMemory:
     """Memory of one device for the results of a step's passes."""
 
     def __init__(self, device: Any) -> None:
-        self._device = device
+        self.device = device
         self._chunks: list[Any] = []
         self._words = 0  # of all chunks; the length of a tensor takes long
         self._size = self._free = 0  # words of the last chunk, and those that are left
@@ -135,14 +135,14 @@ class ResultMemory:
         """Return memory for histograms that is 0: that of an earlier step, which was cleared on the current stream."""
         import torch
 
-        stream, found = outline.reduction.spare.pop(self._device, (None, None))
-        if stream is None or stream != current_stream(self._device):
-            found = torch.zeros(max(outline.table.histogram_size, 1), dtype=torch.int32, device=self._device)
+        stream, found = outline.reduction.spare.pop(self.device, (None, None))
+        if stream is None or stream != current_stream(self.device):
+            found = torch.zeros(max(outline.table.histogram_size, 1), dtype=torch.int32, device=self.device)
         return found
 
-    def chunk(self, matrix: ResultMatrix) -> Any:
-        """Return the tensor that a matrix is in."""
-        return self._chunks[matrix.chunk]
+    def chunk(self, part: ResultMatrix | DeviceRows) -> Any:
+        """Return the tensor that a matrix or a choice is in."""
+        return self._chunks[part.chunk]
 
     def take(self, words: int) -> tuple[int, int, int]:
         """Return the chunk of some new words, and their offset and address."""
@@ -150,8 +150,8 @@ class ResultMemory:
 
         if words > self._free:
             # As many as in any of the last steps: then all results are copied together.
-            size = max(words, 0 if self._chunks else max(_last_words.get(self._device, (0,))))
-            chunk = torch.empty(size, dtype=torch.int32, device=self._device)
+            size = max(words, 0 if self._chunks else max(_last_words.get(self.device, (0,))))
+            chunk = torch.empty(size, dtype=torch.int32, device=self.device)
             self._chunks.append(chunk)
             self._words += size
             self._size = self._free = size
@@ -185,13 +185,15 @@ class ResultMemory:
         if not self._chunks:
             return []
         used = self._words - self._free
-        _last_words.setdefault(self._device, deque(maxlen=REMEMBERED_STEPS)).append(used)
+        _last_words.setdefault(self.device, deque(maxlen=REMEMBERED_STEPS)).append(used)
         if not self._free:
             return self._chunks
         return [*self._chunks[:-1], self._chunks[-1][: -self._free]]
 
     def fetched(self, chunks: Sequence[NDArray[Any]]) -> Iterator[Fetched]:
-        """Yield the results from the copies of the tensors."""
+        """Yield the results from the copies of the tensors; rows take their choice from them."""
+        for rows in self.rows:
+            rows.arrive(chunks)
         totals: dict[Table, int] = {}
         for matrix in self._matrices():
             table = matrix.outline.table

@@ -34,21 +34,26 @@ Places = int | Ints
 """Which sequences of a measured batch the sequences of another one are: the first of a stretch, or all; -1 for none."""
 
 
-@dataclass(slots=True, eq=False)
-class Row:
-    """The tokens of one sequence."""
+class Pick(NamedTuple):
+    """A chosen sequence."""
 
     id: str
     place: int
     scores: Sequence[float]  # by the criteria of its set
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """The tokens of a chosen sequence."""
+
+    pick: Pick
     arrays: Mapping[str, NDArray[np.float32]]
     actions: NDArray[np.integer[Any]] | None
     flags: NDArray[np.integer[Any]]
-    memory: Any = None
 
     def measured(self, reason: str, clip: tuple[float, float] | None) -> MeasuredTokens:
         """Return the record for the samples."""
-        return MeasuredTokens(self.id, reason, self.arrays, self.actions, self.flags, clip, self.memory)
+        return MeasuredTokens(self.pick.id, reason, self.arrays, self.actions, self.flags, clip)
 
 
 @dataclass(slots=True, eq=False)
@@ -62,8 +67,12 @@ class RowSet:
     numbers: dict[str, int] | None = None
     is_overwritten: bool = False  # its tensors changed before they were copied: it has no rows
 
+    def picks(self) -> list[Pick]:
+        """Return the chosen sequences in the order of the choice, when the step has ended."""
+        raise NotImplementedError
+
     def made(self) -> list[Row]:
-        """Return the rows, when the step has ended."""
+        """Return their rows, once."""
         raise NotImplementedError
 
     def places_of(self, ids: Iterable[Any]) -> Ints:
@@ -79,6 +88,10 @@ class HostRows(RowSet):
 
     rows: list[Row] = field(default_factory=list)
 
+    def picks(self) -> list[Pick]:
+        """Return the chosen sequences."""
+        return [row.pick for row in self.rows]
+
     def made(self) -> list[Row]:
         """Return the rows."""
         return self.rows
@@ -86,7 +99,8 @@ class HostRows(RowSet):
     def fill(self, batch: Batch, places: Places, names: Iterable[str]) -> None:
         """Take the values of a micro-batch on the host for the sequences that it has."""
         for row in self.rows:
-            found = [row.place - places] if isinstance(places, int) else np.flatnonzero(places == row.place).tolist()
+            place = row.pick.place
+            found = [place - places] if isinstance(places, int) else np.flatnonzero(places == place).tolist()
             if found and 0 <= found[0] < batch.sequences:
                 for name in names:
                     _write(row, name, _row(batch, name, found[0]))
@@ -168,28 +182,41 @@ class TokenRows:
         return TakenTokens(sets, self._count)
 
 
+class Chosen(NamedTuple):
+    """A sequence that was chosen in a step: whose row it has, which of them, its id, and the reason."""
+
+    rows: RowSet
+    number: int
+    id: str
+    reason: str
+
+
 class TakenTokens:
-    """The chosen sequences of a step. Their records are made when they are asked for, after the commit."""
+    """The chosen sequences of a step. Their tokens are fetched when they are asked for, after the commit."""
 
     def __init__(self, sets: Sequence[RowSet], count: int) -> None:
         self._sets = sets
         self._count = count
-        self._made: list[MeasuredTokens] | None = None
 
-    def __call__(self) -> list[MeasuredTokens]:
-        """Return the records."""
-        if self._made is None:
-            self._made = _measured(self._sets, self._count)
-        return self._made
+    def ids(self) -> list[str]:
+        """Return the ids of the sequences."""
+        return [one.id for one in self._chosen()]
 
+    def fetch(self) -> list[MeasuredTokens]:
+        """Return the records of the sequences in the order of the ids, once."""
+        chosen = self._chosen()
+        made = {rows: rows.made() for rows in dict.fromkeys(one.rows for one in chosen)}
+        return [made[one.rows][one.number].measured(one.reason, one.rows.clip) for one in chosen]
 
-def _measured(sets: Sequence[RowSet], count: int) -> list[MeasuredTokens]:
-    if len(sets) == 1:  # in the order of the choice
-        rows_of_one, names = sets[0].made(), sets[0].criteria
-        return [row.measured(names[min(n, len(names) - 1)], sets[0].clip) for n, row in enumerate(rows_of_one)]
-    rows = [(row, one) for one in sets for row in one.made()]
-    scores = [dict(zip(one.criteria, row.scores, strict=True)) for row, one in rows]
-    return [rows[place][0].measured(reason, rows[place][1].clip) for place, reason in chosen_of_all(scores, count)]
+    def _chosen(self) -> list[Chosen]:
+        if len(self._sets) == 1:  # in the order of the choice
+            [rows] = self._sets
+            names = rows.criteria
+            return [Chosen(rows, n, pick.id, names[min(n, len(names) - 1)]) for n, pick in enumerate(rows.picks())]
+        every = [(rows, n, pick) for rows in self._sets for n, pick in enumerate(rows.picks())]
+        scores = [dict(zip(rows.criteria, pick.scores, strict=True)) for rows, _, pick in every]
+        found = [(*every[place], reason) for place, reason in chosen_of_all(scores, self._count)]
+        return [Chosen(rows, n, pick.id, reason) for rows, n, pick, reason in found]
 
 
 def host_rows(batch: Batch, selection: HostSelection, plan: Plan, request: Request) -> HostRows:
@@ -201,9 +228,7 @@ def host_rows(batch: Batch, selection: HostSelection, plan: Plan, request: Reque
     for place, _ in greedy(scores, request.number):
         rows.rows.append(
             Row(
-                id=str(rows.ids[place]),
-                place=place,
-                scores=scores[:, place].tolist(),
+                Pick(str(rows.ids[place]), place, scores[:, place].tolist()),
                 arrays={name: _row(batch, source, place) for name, source in sources(plan).items()},
                 actions=_cut(batch, batch.actions, place).astype(np.int64) if plan.repeats else None,
                 flags=_cut(batch, selection.response, place) + 2 * _cut(batch, selection.valid, place),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from windsock.journal.samples import MAX_SAMPLE_BYTES, decode, encode, is_readable
 from windsock.journal.unpacking import MAX_VALUES
@@ -28,8 +28,14 @@ MAX_KEPT_CHARACTERS = 1 << 26  # of samples with ids that wait for their commit;
 MAX_OPEN_STEPS = 8  # steps that may wait for their commit; then the first is written as it is
 
 
-Rows = Callable[[], Sequence[MeasuredTokens]]
-"""How to get the tokens of the sequences that were measured in a step: to make their records takes time."""
+class MeasuredSequences(Protocol):
+    """Sequences of a step whose tokens were measured. To fetch the tokens takes time, and is possible once."""
+
+    def ids(self) -> Sequence[str]:
+        """Return the ids of the sequences."""
+
+    def fetch(self) -> Sequence[MeasuredTokens]:
+        """Return the tokens of the sequences, in the same order."""
 
 
 class SampleCollector(Collector):
@@ -51,7 +57,7 @@ class SampleCollector(Collector):
         self._choices: dict[int | None, Choice] = {}
         self._with_ids: dict[int | None, dict[str, Sample]] = {}
         self._characters = 0  # of those
-        self._measured: dict[int, Rows] = {}
+        self._measured: dict[int, MeasuredSequences] = {}
         self._writer = TokenWriter()
         self._places = itertools.count()
         self._lock = threading.RLock()
@@ -77,11 +83,11 @@ class SampleCollector(Collector):
             self._consider(sample if sample.time else replace(sample, time=round(time.time(), 3)), number, rejected)
         self._skip(rejected)
 
-    def join(self, step: int, rows: Rows) -> None:
+    def join(self, step: int, measured: MeasuredSequences) -> None:
         """Store measured tokens with the samples of the same ids, when the step is committed."""
         if self._budget.count and self._budget.bytes:
             with self._lock:
-                self._measured[step] = rows
+                self._measured[step] = measured
 
     def commit(self, step: int) -> None:
         """Write the samples of a step, and late ones of earlier steps."""
@@ -153,26 +159,24 @@ class SampleCollector(Collector):
             self._write(named[0])
 
     def _write(self, step: int) -> None:
-        choice, rows = self._choices.pop(step, None), self._measured.pop(step, None)
+        choice, measured = self._choices.pop(step, None), self._measured.pop(step, None)
         samples = self._with_ids.pop(step, {})
         self._characters -= sum(map(_characters, samples.values()))
         if choice is not None:
-            others = {row.id for row in self._within_budget(rows)}
-            self._recording.journal.samples(step, choice.seen, choice.chosen(without=others))
-        if rows is not None:
+            others = () if measured is None else measured.ids()[: self._budget.count]
+            self._recording.journal.samples(step, choice.seen, choice.chosen(without={*others}))
+        if measured is not None:
             attempt = self._recording.problems.attempt
-            self._writer.put(lambda: attempt("samples of measured tokens", self._write_measured, step, rows, samples))
+            write = self._write_measured
+            self._writer.put(lambda: attempt("samples of measured tokens", write, step, measured, samples))
 
-    def _within_budget(self, rows: Rows | None) -> Sequence[MeasuredTokens]:
-        return () if rows is None else rows()[: self._budget.count]
-
-    def _write_measured(self, step: int, rows: Rows, samples: Mapping[str, Sample]) -> None:
+    def _write_measured(self, step: int, measured: MeasuredSequences, samples: Mapping[str, Sample]) -> None:
         """Write samples with measured tokens, within a budget of bytes of their own; beyond it, without the tokens."""
         from windsock.samples.measured_tokens import joined  # needs NumPy
 
         texts: list[bytes] = []
         left, rejected = self._budget.bytes, Rejections()
-        for row in self._within_budget(rows):
+        for row in measured.fetch()[: self._budget.count]:
             whole, wrong = joined(row, samples.get(row.id), self._decoder)
             if wrong:
                 rejected["token_values"] = wrong
