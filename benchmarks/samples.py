@@ -6,7 +6,9 @@ Another run has a few long samples with values of their tokens. One of them is o
 Playwright is installed; on a busy machine, compare the CPU time.
 
 ``tokens`` measures only what the tokens of measured sequences cost a step: a batch with ids and its micro-batches, with
-``tokens=0`` and with ``tokens=4`` in turn. It needs torch and NumPy alone, and uses a CUDA device if there is one:
+``tokens=0`` and with ``tokens=4`` in turn. Between steps the thread queues operations, as that of a training does: after
+a sleep it would find its core slow, and its caches cold. This needs torch and NumPy alone, and uses a CUDA device if there
+is one:
 
     PYTHONPATH=src python benchmarks/samples.py tokens --strict
 """
@@ -286,6 +288,18 @@ class MeasuredSteps:
         return time.perf_counter(), elapsed
 
 
+def train(device: str, seconds: float) -> None:
+    """Keep the thread busy as a training does between steps: queue operations, and wait for one of many results."""
+    import torch
+
+    x = weights = torch.rand(256, 256, device=device)
+    ends = time.perf_counter() + seconds
+    while time.perf_counter() < ends:
+        for _ in range(64):
+            x = torch.nn.functional.layer_norm(torch.relu(x @ weights), (256,))
+        x.sum().item()
+
+
 def more_line(what: str, none: Sequence[float], some: Sequence[float]) -> float:
     """Print the medians of two series of seconds, and of the differences of its pairs; return the last in µs."""
     apart = sorted((b - a) * 1e6 for a, b in zip(none, some, strict=True))
@@ -314,7 +328,7 @@ def step_tokens(dir: Path, options: argparse.Namespace) -> bool:
         # In turn, as the host and the device change their pace: without and with, then with and without.
         for number in sorted(kinds, reverse=step % 2 == 1):
             kinds[number].step(step, step >= WARM_UP)
-            time.sleep(options.pause)  # the thread that packs the tokens has the time of a step
+            train(device, options.pause)  # meanwhile another thread packs the tokens
         if step == 0:  # the threads that exist now may use all cores
             stay_on_fastest_core()
     run.finish()
@@ -424,7 +438,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, help="sequences of a measured batch (default 256, without a device 32)")
     parser.add_argument("--width", type=int, default=8192, help="tokens of each (default 8,192)")
     parser.add_argument("--steps", type=int, default=120, help="measured steps of each kind (default 120)")
-    parser.add_argument("--pause", type=float, default=0.2, help="seconds between steps (default 0.2)")
+    parser.add_argument("--pause", type=float, default=0.2, help="seconds of training between steps (default 0.2)")
     parser.add_argument("--samples", type=int, default=50_000, help="number of stored samples (default 50,000)")
     parser.add_argument("--offered", type=int, default=256, help="samples submitted per step (default 256)")
     parser.add_argument("--strict", action="store_true", help="exit with 1 unless the bar holds")

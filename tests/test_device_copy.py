@@ -186,10 +186,12 @@ def test_values_behind_a_busy_stream_arrive_in_order(monkeypatch: pytest.MonkeyP
 
 
 @needs_cuda
-def test_tokens_are_copied_beside_a_busy_stream():
+def test_tokens_are_copied_beside_a_busy_stream(monkeypatch: pytest.MonkeyPatch):
     """A copy aside is complete although the training's stream has work for much longer."""
+    monkeypatch.undo()
     tensor = torch.arange(1 << 18, dtype=torch.int32, device="cuda")
     torch.cuda.synchronize()
+    copies.copied_aside(tensor)  # to pin the first memory may wait for the device
     torch.cuda._sleep(2_000_000_000)  # about a second
     event = torch.cuda.Event()
     event.record()

@@ -216,7 +216,9 @@ def test_tensors_that_changed_before_they_are_copied_cost_their_tokens(place: st
 
     metrics, rows = step(None)
     assert (len(rows), told) == (5, [])
-    assert step(how) == (metrics, [])
+    others, rows = step(how)
+    assert others == pytest.approx(metrics, rel=1e-5, abs=1e-9)  # other code is compiled
+    assert rows == []
     assert len(told) == 1
     assert "changed in place" in told[0]
 
@@ -239,8 +241,10 @@ def test_tokens_that_fail_cost_no_metric_and_are_told(place: str, monkeypatch: p
     told: list[str] = []
     metrics, rows = step(failed)
     assert rows
-    assert step(failed, breaks=True) == (metrics, [])
-    assert step(lambda what, error: told.append(f"{what}: {type(error).__name__}")) == (metrics, [])
+    for report, breaks in ((failed, True), (lambda what, error: told.append(f"{what}: {type(error).__name__}"), False)):
+        others, rows = step(report, breaks)
+        assert others == pytest.approx(metrics, rel=1e-5, abs=1e-9)  # other code is compiled
+        assert rows == []
     assert told == ["tokens: ZeroDivisionError"]
 
 
@@ -273,7 +277,7 @@ def test_a_run_stores_tokens_of_a_device_and_its_metrics_are_unchanged(place: st
             values[number, step] = dict(run.commit(step))
         run.finish()
     for step in range(6):
-        assert values[0, step] == pytest.approx(values[4, step], rel=1e-6, abs=1e-9)  # other code is compiled
+        assert values[0, step] == pytest.approx(values[4, step], rel=1e-5, abs=1e-9)  # other code is compiled
         data = arrays(seed=step)
         samples = windsock.open(run.path).samples(step=step, where="tokens > 0")
         assert {int(sample.id[1:]) for sample in samples} == chosen(data, 12, 4).keys()

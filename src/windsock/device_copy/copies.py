@@ -234,7 +234,10 @@ def copied_aside(tensor: Any) -> Any:
     import torch
 
     with beside_captures(), torch.cuda.stream(_stream_aside(tensor.device)):
-        return tensor.cpu()
+        copy = DeviceCopy(tensor, reused=True)  # of memory that is not pinned, the copy may wait for other streams
+        host = copy.wait().clone()
+        copy.release()
+    return host
 
 
 @cache

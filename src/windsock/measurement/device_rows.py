@@ -81,7 +81,7 @@ class DeviceRows(RowSet):
 
     def drop_if_overwritten(self) -> bool:
         """Give up a choice that waits if its tensors were written to or moved since their pass; return whether so."""
-        if self.waiting is None or addresses_and_versions(self.waiting.held) == self.waiting.when_queued:
+        if self.waiting is None or self.waiting.is_unchanged():
             return False
         self.waiting, self.is_overwritten = None, True
         return True
@@ -131,16 +131,7 @@ class WaitingChoice(NamedTuple):
     key: Any  # what stands for the kinds of its arguments
     arguments: tuple[Any, Any, Any]  # addresses of the batch and its arrays, and the numbers
     tensors: Callable[[], tuple[Any, Any]]  # the same as tensors
-    held: Sequence[Any]  # the tensors of the batch
-    when_queued: list[tuple[int, int]]  # their addresses and versions then
-
-
-def addresses_and_versions(tensors: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return what changes when torch gives tensors other memory, or writes to them."""
-    try:
-        return [(tensor.data_ptr(), tensor._version) for tensor in tensors]
-    except RuntimeError:  # a tensor of the inference mode has no version
-        return [(tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version) for tensor in tensors]
+    is_unchanged: Callable[[], bool]  # whether the batch's tensors, which it keeps, are what they were then
 
 
 class Columns(Mapping[str, NDArray[np.float32]]):

@@ -6,6 +6,7 @@ those of a part follow from the whole batch's, so that no view is made.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 from types import ModuleType
@@ -20,7 +21,6 @@ from windsock.measurement.device_rows import (
     DeviceRows,
     WaitingChoice,
     Words,
-    addresses_and_versions,
     at_once,
     kernel_of,
     layout_of,
@@ -38,7 +38,8 @@ class Launched(NamedTuple):
 
     prepared: Prepared
     start: int
-    addresses: tuple[int, ...]
+    addresses: tuple[int, ...]  # of the results and of the kernel's arguments
+    of_tensors: list[int]  # the addresses of the tensors
     aligned: tuple[bool, ...] | None
     matrix: ResultMatrix
     column: int
@@ -83,17 +84,29 @@ def launch(
 
 def _launched(prepared: Prepared, start: int, matrix: ResultMatrix) -> Launched:
     outline = prepared.outline
-    if start or prepared.is_offset:
-        addresses = [
-            tensor.data_ptr() + (start + first) * stride
-            for tensor, first, stride in zip(prepared.tensors, prepared.starts, outline.strides, strict=True)
-        ]
-    else:
-        addresses = [tensor.data_ptr() for tensor in prepared.tensors]
+    addresses = _addresses(prepared, start)
     # Triton compiles other code for addresses that are no multiples of 16; those of the results always are.
     aligned = None if reduce(or_, addresses) & 15 == 0 else tuple(address & 15 == 0 for address in addresses)
     arguments = (matrix.address, matrix.histogram_address, *outline.arguments(addresses))
-    return Launched(prepared, start, arguments, aligned, matrix, matrix.sequences)
+    return Launched(prepared, start, arguments, addresses, aligned, matrix, matrix.sequences)
+
+
+def _addresses(prepared: Prepared, start: int) -> list[int]:
+    """Return the addresses of the tensors, from some sequence on."""
+    if not start and not prepared.is_offset:
+        return [tensor.data_ptr() for tensor in prepared.tensors]
+    return [
+        tensor.data_ptr() + (start + first) * stride
+        for tensor, first, stride in zip(prepared.tensors, prepared.starts, prepared.outline.strides, strict=True)
+    ]
+
+
+def _versions(tensors: Sequence[Any]) -> list[int]:
+    """Return what changes when torch writes to tensors."""
+    try:
+        return [tensor._version for tensor in tensors]
+    except RuntimeError:  # a tensor of the inference mode has no version
+        return [-1 if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
 def _queue(launched: Launched, sequences: int, memory: ResultMemory, completing: Completing | None, first: int) -> None:
@@ -215,6 +228,11 @@ def _waiting(
     tokens = outline.kernel.tokens
     arrays, *others = tokens(launched.addresses)
     whole = matrix.address, rows.start + 4 * rows.layout.scores, *others
+    versions = _versions(launched.prepared.tensors)
+
+    def is_unchanged() -> bool:
+        prepared = launched.prepared
+        return _addresses(prepared, launched.start) == launched.of_tensors and _versions(prepared.tensors) == versions
 
     def tensors() -> tuple[Any, Any]:
         from windsock.stats.tokens_triton import Whole
@@ -228,8 +246,7 @@ def _waiting(
         (outline, launched.aligned),
         (whole, arrays, (outline.width, matrix.capacity, launched.column, sequences, seed)),
         tensors,
-        launched.prepared.tensors,
-        addresses_and_versions(launched.prepared.tensors),
+        is_unchanged,
     )
 
 

@@ -193,6 +193,8 @@ class Measurement:
     def _collect(self) -> None:
         """Merge the batches that were only queued or copied so far."""
         with self._lock:
+            if not self._on_host and not any(self._on_devices):
+                return
             launched, self._on_devices = self._on_devices, [Launches()]
             for launches in launched:
                 with launches.collected() as selections:

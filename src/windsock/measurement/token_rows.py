@@ -129,6 +129,8 @@ class TokenRows:
             return None
         if len(self._sets) >= MAX_SETS:
             return None
+        if not self._sets:
+            return request
         before = sum(one.sequences for one in self._sets)
         return Request(request.number, (request.seed + before) & MAX_SEED)
 
