@@ -6,8 +6,8 @@ Another run has a few long samples with values of their tokens. One of them is o
 Playwright is installed; on a busy machine, compare the CPU time.
 
 ``tokens`` measures only what the tokens of measured sequences cost a step: a batch with ids and its micro-batches, with
-``tokens=0`` and with ``tokens=4`` in turn. Between steps the thread queues operations, as that of a training does: after
-a sleep it would find its core slow, and its caches cold. This needs torch and NumPy alone, and uses a CUDA device if there
+``tokens=0`` and with ``tokens=4`` in turn. Between steps the thread queues operations, as that of a training does:
+after a sleep its core is slow and its caches are cold. It needs torch and NumPy alone, and uses a CUDA device if there
 is one:
 
     PYTHONPATH=src python benchmarks/samples.py tokens --strict
