@@ -879,7 +879,8 @@ class Pass:
             "TOKENS": TOKENS_AT_ONCE, "FILL": fill,
             **(choice.constants if choice else {"CHOICE": None, "CRITERIA": None}),
         }  # fmt: skip
-        registers = None if "mismatch" in wanted else shape.registers  # its exponentials need more
+        # The exponentials of the mismatch need more, and so do the values of many sequences to choose from.
+        registers = None if "mismatch" in wanted or choice else shape.registers
         self._launch = Launcher(_rows, constants, {"num_warps": shape.warps, "maxnreg": registers})
         self._programs = 1 + constants["SECOND"]  # for each sequence
         self._slots = fill[0] if fill else 0

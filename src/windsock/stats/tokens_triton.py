@@ -213,10 +213,13 @@ def choose_tokens(
     cells = whole.cells + column
     place = _place_of(cells, slot, columns, sequences, seed, CHOICE, CRITERIA)
     if block == 0:  # a program of its own: others have no time for it
-        tl.store(fill.chosen + slot, place)
+        scores = ()  # all are read before the first is written, so that the program waits once
         for n in tl.static_range(COUNT):
             value = _score(cells, columns, tl.zeros([16], tl.int32) + place, sequences, seed, CHOICE.valid, CRITERIA, n)
-            tl.store(whole.scores + slot * COUNT + n, tl.max(value, 0))
+            scores = scores + (tl.max(value, 0),)
+        tl.store(fill.chosen + slot, place)
+        for n in tl.static_range(COUNT):
+            tl.store(whole.scores + slot * COUNT + n, scores[n])
     row = tl.maximum(place, 0).to(tl.int64)
     base, length = stretch(whole.bounds, row, width, CHOICE.packed)
     keep, kept = keep_of(whole.keep, base, row, CHOICE.keep)
@@ -224,8 +227,7 @@ def choose_tokens(
     inside = (places >= 0) & (places < tl.where(place >= 0, length, 0))
     within = (places >= 0) & (places < room)
     response, valid = masks(whole.mask + base, keep, kept, places, inside, CHOICE.keep)
-    # All are read before the first is written, so that the program waits once.
-    read = ()
+    read = ()  # as the scores
     for n in tl.static_range(KEPT_COUNT):
         if CHOICE.kept[n] >= 0:
             read = read + (tl.load(arrays[CHOICE.kept[n]] + base + places, mask=inside, other=0.0).to(tl.float32),)
