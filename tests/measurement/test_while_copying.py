@@ -37,10 +37,10 @@ def test_tokens_are_copied_when_they_are_asked_for(monkeypatch: pytest.MonkeyPat
     """The end of a step copies only which sequences were chosen, with its results; then their memory is used again."""
     asked = []
     monkeypatch.setattr(device_rows, "copied_aside", lambda tensor: asked.append(tensor) or tensor.clone())
+    monkeypatch.setattr(device_rows, "_spare", {})
     layout = device_rows.RowLayout(("random",), ("log_probs",), False, 2, 16)
-    memory, spare = device.ResultMemory(torch.device("cpu")), []
-    words = device_rows.Words.new(layout.token_words, "cpu")
-    rows = device_rows.DeviceRows(["a", "b"], 2, layout, words, memory.take(layout.choice_words), spare)
+    memory, words = device.ResultMemory(torch.device("cpu")), device_rows.Words.on("cpu", layout.token_words)
+    rows = device_rows.DeviceRows(["a", "b"], 2, layout, words, memory.take(layout.choice_words))
     chosen, scores, tokens = rows.tensors(memory.chunk(rows))
     chosen[:2], scores[:2], tokens[:] = torch.tensor([1, -2], dtype=torch.int32), torch.tensor([7.0, 0.0]), 3.0
     memory.rows.append(rows)
@@ -49,12 +49,26 @@ def test_tokens_are_copied_when_they_are_asked_for(monkeypatch: pytest.MonkeyPat
     chosen[:] = -2  # by the next step
     taken = TakenTokens([rows], 2)
     assert taken.ids() == ["b"]
-    assert asked == spare == []
+    assert asked == []
+    assert device_rows._spare == {}
     [found] = taken.fetch()
     assert (found.id, found.reason, found.arrays["log_probs"].tolist()) == ("b", "random", [3.0] * 16)
-    assert asked == [words.tensor]
-    assert spare == [words]
+    assert [tensor.data_ptr() for tensor in asked] == [words.address]
+    assert device_rows._spare == {"cpu": [words]}
     assert rows.made() == []
+
+
+def test_memory_of_tokens_is_bounded_where_every_step_has_another_width(monkeypatch: pytest.MonkeyPatch):
+    """Smaller memory makes room for larger, and no more than that of two steps waits for its next use."""
+    monkeypatch.setattr(device_rows, "_spare", {})
+    for size in (100, 40, 300, 299, 7):
+        used = [device_rows.Words.on("cpu", size) for _ in range(3)]
+        assert all(words.size >= size for words in used)
+        assert len({words.address for words in used}) == 3
+        for words in used:
+            words.release()
+        assert len(device_rows._spare["cpu"]) == device_rows.MAX_SPARE
+    assert max(words.size for words in device_rows._spare["cpu"]) == 300
 
 
 def test_labels_become_numbers():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -18,22 +19,37 @@ from windsock.measurement.token_rows import KEPT, MAX_TOKENS, Pick, Row, RowSet,
 from windsock.stats.rows import FILLED, Table
 
 ALIGNED = 16  # words of 32 bits
-MAX_SPARE = 2  # memory of so many steps waits for its next use
+MAX_SPARE = 2
+
+_spare: dict[Any, list[Words]] = {}
+"""Memory of up to MAX_SPARE steps that waits for its next use, by device."""
 
 
 class Words(NamedTuple):
-    """Memory of a device for the tokens of a step, and its address."""
+    """Memory of a device for the tokens of a step."""
 
     tensor: Any
     address: int
+    size: int  # in words of 32 bits
+    device: Any
 
     @classmethod
-    def new(cls, count: int, device: Any) -> Words:
-        """Return memory for so many words of 32 bits."""
+    def on(cls, device: Any, size: int) -> Words:
+        """Return memory for so many words: that of an earlier step, if it is large enough."""
+        with suppress(KeyError, IndexError):
+            found = _spare[device].pop()  # atomic: no other thread gets the same
+            if found.size >= size:
+                return found
         import torch
 
-        tensor = torch.empty(count, dtype=torch.int32, device=device)
-        return cls(tensor, int(tensor.data_ptr()))
+        tensor = torch.empty(size, dtype=torch.int32, device=device)
+        return cls(tensor, int(tensor.data_ptr()), size, device)
+
+    def release(self) -> None:
+        """Let later steps use the memory."""
+        spare = _spare.setdefault(self.device, [])
+        if len(spare) < MAX_SPARE:
+            spare.append(self)
 
 
 class DeviceRows(RowSet):
@@ -43,7 +59,7 @@ class DeviceRows(RowSet):
     of their own, from which the thread that asks for them copies them after the commit. Later steps use it again.
     """
 
-    __slots__ = ("_choice", "_spare", "_words", "chunk", "layout", "offset", "passes", "start", "waiting")
+    __slots__ = ("_choice", "_words", "chunk", "layout", "offset", "passes", "start", "waiting")
 
     def __init__(
         self,
@@ -52,7 +68,6 @@ class DeviceRows(RowSet):
         layout: RowLayout,
         words: Words,
         place: tuple[int, int, int],
-        spare: list[Words],
     ) -> None:
         super().__init__(ids, sequences, layout.criteria)
         self.layout = layout
@@ -61,7 +76,6 @@ class DeviceRows(RowSet):
         self.passes: dict[Any, Any] = {}
         """How passes complete these rows, by their outlines."""
         self._words: Words | None = words
-        self._spare = spare
         self._choice: NDArray[np.int32] | None = None
 
     @property
@@ -77,7 +91,7 @@ class DeviceRows(RowSet):
         assert self._words is not None
         layout, start = self.layout, self.offset
         choice, scores = chunk[start : start + layout.choice_words].tensor_split([layout.scores])
-        return choice, scores.view(torch.float32), self._words.tensor.view(torch.float32)
+        return choice, scores.view(torch.float32), self._words.tensor[: layout.token_words].view(torch.float32)
 
     def drop_if_overwritten(self) -> bool:
         """Give up a choice that waits if its tensors were written to or moved since their pass; return whether so."""
@@ -112,10 +126,10 @@ class DeviceRows(RowSet):
         slots, layout, used = self._slots(), self.layout, self._words
         if not slots or used is None:
             return []
-        words = copied_aside(used.tensor).numpy().reshape(layout.count, layout.columns, layout.room)
+        words = copied_aside(used.tensor[: layout.token_words]).numpy()
         self._words = None
-        if len(self._spare) < MAX_SPARE:
-            self._spare.append(used)
+        used.release()
+        words = words.reshape(layout.count, layout.columns, layout.room)
         return [self._row(pick, words[slot]) for slot, pick in slots]
 
     def _row(self, pick: Pick, words: NDArray[np.int32]) -> Row:

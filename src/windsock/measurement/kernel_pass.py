@@ -206,10 +206,10 @@ def choose(batch: Batch, plan: Plan, launched: Launched, memory: ResultMemory, r
     if known is None:
         layout, packed = layout_of(plan, request.number, outline.width), "cu_seqlens" in batch.given
         kernel = kernel_of(plan, outline.table, layout, outline.key[2], packed, which[2], which[1])
-        known = outline.choices[which] = layout, kernel, []
-    layout, choice, spare = known
-    words = spare.pop() if spare else Words.new(layout.token_words, batch.device)
-    rows = DeviceRows(listed(batch.ids), sequences, layout, words, memory.take(layout.choice_words), spare)
+        known = outline.choices[which] = layout, kernel
+    layout, choice = known
+    words = Words.on(batch.device, layout.token_words)
+    rows = DeviceRows(listed(batch.ids), sequences, layout, words, memory.take(layout.choice_words))
     if sequences:
         rows.waiting = _waiting(choice, launched, sequences, memory, rows, request.seed)
         memory.rows.append(rows)

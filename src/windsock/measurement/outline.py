@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeGuard
 
 from windsock.measurement.batch import AXES, Batch, shape_of
-from windsock.measurement.device_rows import RowLayout, Words
+from windsock.measurement.device_rows import RowLayout
 from windsock.measurement.plan import Plan
 from windsock.stats.rows import Table, moved_to
 
@@ -26,11 +26,8 @@ class Outline:
     make: Callable[..., Any]  # a kernel that completes the rows of chosen tokens too
     completing: dict[tuple[RowLayout, Any], Any]
     """Such kernels, by the layout of the rows and by the choice that they make, or None."""
-    choices: dict[Any, tuple[RowLayout, Any, list[Words]]]
-    """Layouts, kernels and spare memory of choices.
-
-    They depend on how many sequences are chosen, from how many, and on whether those are aligned.
-    """
+    choices: dict[Any, tuple[RowLayout, Any]]
+    """Layouts and kernels of choices, by how many sequences are chosen, from how many, and whether it is aligned."""
     reduction: Any  # rows_triton.Reduction
     arguments: Callable[[Sequence[Any]], tuple[Any, ...]]  # from one of each array
     strides: tuple[int, ...]  # bytes from one sequence to the next
