@@ -555,3 +555,16 @@ def test_a_reconnected_page_catches_up(serve: Serve, visit: Open):
     page.evaluate("made.at(-1).dispatchEvent(new MessageEvent('hello', { data: '{}' }))")
     page.wait_for_function(f"name => ({CURVE})(name)?.last.at(-1) === 3", arg="critic/score/mean")
     run.finish()
+
+
+def test_short_values_of_a_config_have_one_line_on_a_phone(serve: Serve, visit: Open):
+    """Long ones are broken where there is no room, and no word of a narrow column is."""
+    for number, (name, value) in enumerate({"s3-sick": True, "s3": False, "s2-sick": None}.items()):
+        config = {"normalise": value, "fault": "" if value is False else "drop-unsolved-only" * 3, "seed": number}
+        with windsock.init(id=f"run{number}", name=name, config={"algorithm": config}) as run:
+            run.log({"loss": 1.0}, step=0)
+    page = visit(f"{serve().base_url}/?run=run0&with=run1,run2&tab=compare&pool=none&lang=en", width=390)
+    lines = "node => Math.round(node.getBoundingClientRect().height / parseFloat(getComputedStyle(node).lineHeight))"
+    for text in ("true", "false", "null"):
+        assert page.locator(".kv td span", has_text=text).evaluate(lines) == 1
+    assert page.locator(".kv td span", has_text="drop-unsolved-only").first.evaluate(lines) > 1

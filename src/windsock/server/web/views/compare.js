@@ -23,6 +23,7 @@ import { notComparablePanel } from "./not_comparable.js";
 import { phasesOfRuns } from "./phases_of_runs.js";
 
 const MAX_RUNS_IN_LEGEND = 24;
+const MAX_UNBROKEN = 16; // characters of a value: on a phone, "false" would have two lines
 
 export function compareView(host, context) {
   if (context.chosen.length < 2) {
@@ -140,11 +141,12 @@ function chartsOfGroups({ charts }, { groups }) {
 }
 
 function differences(data, names) {
-  const text = (value) => (value?.absent ? t("absent") : formatConfigValue(value));
-  const config = data.config.map((one) => [
-    one.key,
-    ...one.values.map((value) => el("span", { class: value?.absent ? "quiet" : "", text: text(value) })),
-  ]);
+  const cell = (value) => {
+    const text = value?.absent ? t("absent") : formatConfigValue(value);
+    const style = text.length > MAX_UNBROKEN ? {} : { "white-space": "nowrap" };
+    return el("span", { class: value?.absent ? "quiet" : "", text, style });
+  };
+  const config = data.config.map((one) => [one.key, ...one.values.map(cell)]);
   return el(
     "div",
     { class: "pair short-panel" },
