@@ -191,11 +191,11 @@ def test_tokens_are_copied_beside_a_busy_stream(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     tensor = torch.arange(1 << 18, dtype=torch.int32, device="cuda")
     torch.cuda.synchronize()
-    copies.copied_aside(tensor)  # to pin the first memory may wait for the device
+    copies.copied_on_side_stream(tensor)  # to pin the first memory may wait for the device
     torch.cuda._sleep(2_000_000_000)  # about a second
     event = torch.cuda.Event()
     event.record()
-    host = copies.copied_aside(tensor)
+    host = copies.copied_on_side_stream(tensor)
     assert not event.query()
     assert torch.equal(host, torch.arange(1 << 18, dtype=torch.int32))
 
@@ -205,15 +205,15 @@ def test_a_graph_is_captured_while_another_thread_waits_for_copies(monkeypatch: 
     """CUDA would end the capture of the training with an error."""
     monkeypatch.undo()
     x, tokens = torch.ones(20, device="cuda"), torch.arange(8, device="cuda")
-    copies.copied_aside(tokens)
+    copies.copied_on_side_stream(tokens)
     stops, asked, problems = threading.Event(), [0], []
 
     def ask() -> None:
         try:
             while not stops.wait(0.001):
-                with copies.beside_captures():
+                with copies.relaxed_capture_mode():
                     logged.ready()
-                copies.copied_aside(tokens)
+                copies.copied_on_side_stream(tokens)
                 asked[0] += 1
         except RuntimeError as problem:
             problems.append(problem)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from windsock.device_copy.copies import beside_captures
+from windsock.device_copy.copies import relaxed_capture_mode
 from windsock.recording import Collector, Recording
 from windsock.scalars import Deferred
 
@@ -37,7 +37,7 @@ class DeviceValues(Collector):
     def write_ready(self) -> None:
         """Write the rows whose values have arrived, from another thread than the training's."""
         if self._rows:
-            with beside_captures():
+            with relaxed_capture_mode():
                 self._write(wait=False)
 
     def _write(self, wait: bool) -> None:

@@ -36,10 +36,10 @@ def test_the_host_works_between_the_start_of_a_copy_and_the_wait(tensors: int, m
 def test_tokens_are_copied_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch):
     """The end of a step copies only which sequences were chosen, with its results; then their memory is used again."""
     asked = []
-    monkeypatch.setattr(device_rows, "copied_aside", lambda tensor: asked.append(tensor) or tensor.clone())
+    monkeypatch.setattr(device_rows, "copied_on_side_stream", lambda tensor: asked.append(tensor) or tensor.clone())
     monkeypatch.setattr(device_rows, "_spare", {})
     layout = device_rows.RowLayout(("random",), ("log_probs",), False, 2, 16)
-    memory, words = device.ResultMemory(torch.device("cpu")), device_rows.Words.on("cpu", layout.token_words)
+    memory, words = device.ResultMemory(torch.device("cpu")), device_rows.TokenMemory.on("cpu", layout.token_words)
     rows = device_rows.DeviceRows(["a", "b"], 2, layout, words, memory.take(layout.choice_words))
     chosen, scores, tokens = rows.tensors(memory.chunk(rows))
     chosen[:2], scores[:2], tokens[:] = torch.tensor([1, -2], dtype=torch.int32), torch.tensor([7.0, 0.0]), 3.0
@@ -62,7 +62,7 @@ def test_memory_of_tokens_is_bounded_where_every_step_has_another_width(monkeypa
     """Smaller memory makes room for larger, and no more than that of two steps waits for its next use."""
     monkeypatch.setattr(device_rows, "_spare", {})
     for size in (100, 40, 300, 299, 7):
-        used = [device_rows.Words.on("cpu", size) for _ in range(3)]
+        used = [device_rows.TokenMemory.on("cpu", size) for _ in range(3)]
         assert all(words.size >= size for words in used)
         assert len({words.address for words in used}) == 3
         for words in used:

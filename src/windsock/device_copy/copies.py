@@ -224,7 +224,7 @@ class DeviceCopy:
             return PinnedBuffer(size)
 
 
-def copied_aside(tensor: Any) -> Any:
+def copied_on_side_stream(tensor: Any) -> Any:
     """Return a copy on the host of a tensor that nothing writes to any more, without waiting for the training's work.
 
     For another thread than the training's: it waits for the copy.
@@ -233,7 +233,7 @@ def copied_aside(tensor: Any) -> Any:
         return tensor.clone()
     import torch
 
-    with beside_captures(), torch.cuda.stream(_stream_aside(tensor.device)):
+    with relaxed_capture_mode(), torch.cuda.stream(_side_stream(tensor.device)):
         copy = DeviceCopy(tensor, reused=True)  # of memory that is not pinned, the copy may wait for other streams
         host = copy.wait().clone()
         copy.release()
@@ -241,14 +241,14 @@ def copied_aside(tensor: Any) -> Any:
 
 
 @cache
-def _stream_aside(device: Any) -> Any:
+def _side_stream(device: Any) -> Any:
     import torch
 
     return torch.cuda.Stream(device)
 
 
 @contextmanager
-def beside_captures() -> Iterator[None]:
+def relaxed_capture_mode() -> Iterator[None]:
     """Let this thread wait for a device while another one captures a CUDA graph, which would fail otherwise.
 
     CUDA forbids calls such as the query of an event to all threads while one of them captures, unless their mode is

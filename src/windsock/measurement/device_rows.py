@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.device_copy.copies import copied_aside
+from windsock.device_copy.copies import copied_on_side_stream
 from windsock.measurement.plan import Plan
 from windsock.measurement.token_choice import asked_of
 from windsock.measurement.token_rows import KEPT, MAX_TOKENS, Pick, Row, RowSet, sources
@@ -21,11 +21,11 @@ from windsock.stats.rows import FILLED, Table
 ALIGNED = 16  # words of 32 bits
 MAX_SPARE = 2
 
-_spare: dict[Any, list[Words]] = {}
+_spare: dict[Any, list[TokenMemory]] = {}
 """Memory of up to MAX_SPARE steps that waits for its next use, by device."""
 
 
-class Words(NamedTuple):
+class TokenMemory(NamedTuple):
     """Memory of a device for the tokens of a step."""
 
     tensor: Any
@@ -34,7 +34,7 @@ class Words(NamedTuple):
     device: Any
 
     @classmethod
-    def on(cls, device: Any, size: int) -> Words:
+    def on(cls, device: Any, size: int) -> TokenMemory:
         """Return memory for so many words: that of an earlier step, if it is large enough."""
         with suppress(KeyError, IndexError):
             found = _spare[device].pop()  # atomic: no other thread gets the same
@@ -59,14 +59,14 @@ class DeviceRows(RowSet):
     of their own, from which the thread that asks for them copies them after the commit. Later steps use it again.
     """
 
-    __slots__ = ("_choice", "_words", "chunk", "layout", "offset", "passes", "start", "waiting")
+    __slots__ = ("_choice", "_memory", "chunk", "layout", "offset", "passes", "start", "waiting")
 
     def __init__(
         self,
         ids: Sequence[Any],
         sequences: int,
         layout: RowLayout,
-        words: Words,
+        memory: TokenMemory,
         place: tuple[int, int, int],
     ) -> None:
         super().__init__(ids, sequences, layout.criteria)
@@ -75,23 +75,23 @@ class DeviceRows(RowSet):
         self.waiting: WaitingChoice | None = None
         self.passes: dict[Any, Any] = {}
         """How passes complete these rows, by their outlines."""
-        self._words: Words | None = words
+        self._memory: TokenMemory | None = memory
         self._choice: NDArray[np.int32] | None = None
 
     @property
     def addresses(self) -> tuple[int, int]:
         """Where the choice and the tokens are."""
-        assert self._words is not None
-        return self.start, self._words.address
+        assert self._memory is not None
+        return self.start, self._memory.address
 
     def tensors(self, chunk: Any) -> tuple[Any, Any, Any]:
         """Return the choice, the scores and the tokens as tensors of their dtypes."""
         import torch
 
-        assert self._words is not None
+        assert self._memory is not None
         layout, start = self.layout, self.offset
         choice, scores = chunk[start : start + layout.choice_words].tensor_split([layout.scores])
-        return choice, scores.view(torch.float32), self._words.tensor[: layout.token_words].view(torch.float32)
+        return choice, scores.view(torch.float32), self._memory.tensor[: layout.token_words].view(torch.float32)
 
     def drop_if_overwritten(self) -> bool:
         """Give up a choice that waits if its tensors were written to or moved since their pass; return whether so."""
@@ -100,7 +100,7 @@ class DeviceRows(RowSet):
         self.waiting, self.is_overwritten = None, True
         return True
 
-    def arrive(self, chunks: Sequence[NDArray[np.int32]]) -> None:
+    def take_choice(self, chunks: Sequence[NDArray[np.int32]]) -> None:
         """Take the choice from the copies of a step's results. Then the device has written the tokens too."""
         self._choice = chunks[self.chunk][self.offset : self.offset + self.layout.choice_words].copy()
         self.passes.clear()
@@ -123,13 +123,13 @@ class DeviceRows(RowSet):
 
     def made(self) -> list[Row]:
         """Copy the tokens to the host, and return the rows; other steps may use their memory then."""
-        slots, layout, used = self._slots(), self.layout, self._words
+        slots, layout, used = self._slots(), self.layout, self._memory
         if not slots or used is None:
             return []
-        words = copied_aside(used.tensor[: layout.token_words]).numpy()
-        self._words = None
+        copy = copied_on_side_stream(used.tensor[: layout.token_words])
+        self._memory = None
         used.release()
-        words = words.reshape(layout.count, layout.columns, layout.room)
+        words = copy.numpy().reshape(layout.count, layout.columns, layout.room)
         return [self._row(pick, words[slot]) for slot, pick in slots]
 
     def _row(self, pick: Pick, words: NDArray[np.int32]) -> Row:

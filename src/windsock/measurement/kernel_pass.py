@@ -19,8 +19,8 @@ from windsock.measurement.batch import Batch
 from windsock.measurement.device_rows import (
     ALIGNED,
     DeviceRows,
+    TokenMemory,
     WaitingChoice,
-    Words,
     at_once,
     kernel_of,
     layout_of,
@@ -39,7 +39,7 @@ class Launched(NamedTuple):
     prepared: Prepared
     start: int
     addresses: tuple[int, ...]  # of the results and of the kernel's arguments
-    of_tensors: list[int]  # the addresses of the tensors
+    tensor_addresses: list[int]  # the addresses of the tensors
     aligned: tuple[bool, ...] | None
     matrix: ResultMatrix
     column: int
@@ -208,8 +208,8 @@ def choose(batch: Batch, plan: Plan, launched: Launched, memory: ResultMemory, r
         kernel = kernel_of(plan, outline.table, layout, outline.key[2], packed, which[2], which[1])
         known = outline.choices[which] = layout, kernel
     layout, choice = known
-    words = Words.on(batch.device, layout.token_words)
-    rows = DeviceRows(listed(batch.ids), sequences, layout, words, memory.take(layout.choice_words))
+    tokens = TokenMemory.on(batch.device, layout.token_words)
+    rows = DeviceRows(listed(batch.ids), sequences, layout, tokens, memory.take(layout.choice_words))
     if sequences:
         rows.waiting = _waiting(choice, launched, sequences, memory, rows, request.seed)
         memory.rows.append(rows)
@@ -231,8 +231,8 @@ def _waiting(
     versions = _versions(launched.prepared.tensors)
 
     def is_unchanged() -> bool:
-        prepared = launched.prepared
-        return _addresses(prepared, launched.start) == launched.of_tensors and _versions(prepared.tensors) == versions
+        prepared, then = launched.prepared, launched.tensor_addresses
+        return _addresses(prepared, launched.start) == then and _versions(prepared.tensors) == versions
 
     def tensors() -> tuple[Any, Any]:
         from windsock.stats.tokens_triton import Whole

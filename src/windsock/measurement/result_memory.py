@@ -193,7 +193,7 @@ class ResultMemory:
     def fetched(self, chunks: Sequence[NDArray[Any]]) -> Iterator[Fetched]:
         """Yield the results from the copies of the tensors; rows take their choice from them."""
         for rows in self.rows:
-            rows.arrive(chunks)
+            rows.take_choice(chunks)
         totals: dict[Table, int] = {}
         for matrix in self._matrices():
             table = matrix.outline.table
