@@ -6,9 +6,10 @@ Another run has a few long samples with values of their tokens. One of them is o
 Playwright is installed; on a busy machine, compare the CPU time.
 
 ``tokens`` measures only what the tokens of measured sequences cost a step: a batch with ids and its micro-batches, with
-``tokens=0`` and with ``tokens=4`` in turn. Between steps the thread queues operations, as that of a training does:
-after a sleep its core is slow and its caches are cold. It needs torch and NumPy alone, and uses a CUDA device if there
-is one:
+``tokens=0`` and with ``tokens=4`` in turn. Every call is timed alone. Between calls the caches of the device are
+overwritten, as by the layers of a model; between steps the thread queues operations, as that of a training does: after
+a sleep its core is slow and its caches are cold. The kernels are timed by PyTorch's profiler, in steps of their own. It
+needs torch and NumPy alone, and uses a CUDA device if there is one:
 
     PYTHONPATH=src python benchmarks/samples.py tokens --strict
 """
@@ -63,6 +64,9 @@ OPEN = """() => new Promise((done) => {
 MICRO_BATCHES, WARM_UP = 16, 4
 HOST_BAR, PASS_BAR, BYTES_BAR = 100.0, 1.0, 300.0  # µs of the host and per cent of the pass more, and kB, of a step
 BUSY_CYCLES = 40_000_000  # about 20 ms, in which the host queues a step
+CACHE_BYTES = 1 << 28  # more than a device's caches have
+PROFILES, PAUSE_IN_PROFILE = 6, 0.01  # seconds
+KERNELS = ("_rows", "_choose")  # of the pass
 
 
 class Writer:
@@ -240,52 +244,60 @@ class MeasuredSteps:
     """Steps of a run whose batches are measured, with and without tokens, and what they took."""
 
     def __init__(self, run: Any, device: str, sets: Sequence[dict[str, Any]], number: int) -> None:
-        self._run, self._device, self._sets, self._number = run, device, sets, number
+        import torch
+
+        self._run, self._sets, self._number = run, sets, number
+        self._is_cuda = device == "cuda"
+        self._cached = torch.empty(CACHE_BYTES if self._is_cuda else 0, dtype=torch.uint8, device=device)
         self.calls: list[float] = []
         self.commits: list[float] = []
         self.passes: list[float] = []
 
     def step(self, number: int, counts: bool) -> None:
         """Measure a batch and its micro-batches, and commit when the device has finished."""
+        import torch
+
         import windsock
 
         batch = windsock.Batch(**self._sets[number % len(self._sets)])
         micros = batch.split(MICRO_BATCHES)
-        began, device_time = self._begin()
-        self._run.measure(batch, tokens=self._number)
-        for micro in micros:
-            self._run.measure(micro, part="policy")
-        calls = time.perf_counter() - began
-        elapsed = device_time()
+        if self._is_cuda:
+            torch.cuda.synchronize()
+            torch.cuda._sleep(BUSY_CYCLES)
+        calls = self._timed(lambda: self._run.measure(batch, tokens=self._number))
+        calls += sum(self._timed(lambda micro=micro: self._run.measure(micro, part="policy")) for micro in micros)
+        if self._is_cuda:
+            torch.cuda.synchronize()
         began = time.perf_counter()
         self._run.commit()
         if counts:
             self.commits.append(time.perf_counter() - began)
             self.calls.append(calls)
-            self.passes.append(elapsed)
+
+    def profile(self, steps: int) -> None:
+        """Time the kernels of some steps, in milliseconds."""
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CUDA]) as found:
+            for number in range(steps):
+                self.step(number, False)
+                time.sleep(PAUSE_IN_PROFILE)
+        events = sorted((event for event in found.events() if event.name in KERNELS), key=lambda e: e.time_range.start)
+        each = len(events) // steps
+        for n in range(0, len(events), each):
+            self.passes.append(sum(event.time_range.elapsed_us() for event in events[n : n + each]) / 1e3)
 
     @property
     def host(self) -> list[float]:
         """The host's time of each step."""
         return [sum(both) for both in zip(self.calls, self.commits, strict=True)]
 
-    def _begin(self) -> tuple[float, Callable[[], float]]:
-        """Return the time, and a function that returns the milliseconds of the device since then."""
-        if self._device != "cuda":
-            return time.perf_counter(), lambda: 0.0
-        import torch
-
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        torch.cuda._sleep(BUSY_CYCLES)
-        start.record()
-
-        def elapsed() -> float:
-            end.record()
-            torch.cuda.synchronize()
-            return float(start.elapsed_time(end))
-
-        return time.perf_counter(), elapsed
+    def _timed(self, call: Callable[[], None]) -> float:
+        """Call with cold caches of the device, and return the seconds that the host needs."""
+        self._cached.zero_()
+        began = time.perf_counter()
+        call()
+        return time.perf_counter() - began
 
 
 def train(device: str, seconds: float) -> None:
@@ -331,7 +343,10 @@ def step_tokens(dir: Path, options: argparse.Namespace) -> bool:
             train(device, options.pause)  # meanwhile another thread packs the tokens
         if step == 0:  # the threads that exist now may use all cores
             stay_on_fastest_core()
+    for number in sorted(kinds) * (PROFILES if device == "cuda" else 0):
+        kinds[number].profile(options.steps // PROFILES)
     run.finish()
+    steps += len(kinds[0].passes)
     size = sum(file.stat().st_size for file in run.path.glob("*.seg")) / steps / 1000
     none, some = kinds.values()
     name = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or "CPU"

@@ -430,7 +430,9 @@ def test_torch_measures_where_the_kernels_fail(monkeypatch: pytest.MonkeyPatch, 
     kernels = ModuleType("kernels")
     limits = SimpleNamespace(of=lambda options: None)
     reduction = SimpleNamespace(spare={})
-    vars(kernels).update(ARRAYS=(), Pass=Pass, Reduction=lambda table: reduction, Limits=limits)
+    vars(kernels).update(
+        ARRAYS=("log_probs", "advantages"), MOST_ARRAYS=8, Pass=Pass, Reduction=lambda table: reduction, Limits=limits
+    )
     monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))
     monkeypatch.setattr(device, "_kernels", lambda kind: kernels)
     monkeypatch.setattr(device, "_broken", [])

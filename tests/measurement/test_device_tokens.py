@@ -195,9 +195,44 @@ def test_a_choice_that_waits_keeps_its_tensors_and_never_a_graph(place: str, gra
 
 
 @pytest.mark.parametrize("place", ["kernel"], indirect=True)
-@pytest.mark.parametrize("how", ["written", "moved"])
+def test_a_choice_that_was_made_keeps_no_tensors(place: str):  # noqa: F811
+    """The first update makes it; later ones, and batches with the same ids, complete the rows."""
+    given = on(place, as_torch({**arrays(), "log_probs": arrays()["old_log_probs"] + 0.25}))
+    later = Batch(**{name: given[name] for name in ("response_mask", "log_probs", "old_log_probs", "ids")})
+    held = weakref.ref(given["ref_log_probs"])
+    measurement = Measurement(report=failed)
+    batch = Batch(**given)
+    measurement.add(batch, ("data",), tokens=ASKED)
+    for micro in batch.split(2):
+        measurement.add(micro, ("policy",))
+    del given, batch, micro
+    gc.collect()
+    assert held() is None
+    measurement.add(later, ("policy",))
+    rows = kept_tokens(measurement)
+    assert len(rows) == 5
+    for row in rows:
+        expected = arrays()["old_log_probs"][int(row.id[1:])] + 0.25
+        np.testing.assert_allclose(
+            row.arrays["log_probs"][:20][row.response[:20]], expected[row.response[:20]], rtol=1e-6
+        )
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+def test_ids_of_a_device_are_read_when_the_step_ends(place: str):  # noqa: F811
+    """As numbers, and as they were when the batch was measured."""
+    data = {**arrays(), "ids": np.arange(100, 112)}
+    there = on(place, as_torch(data))
+    measurement = Measurement(report=failed)
+    measurement.add(Batch(**there), ("data",), tokens=ASKED)
+    there["ids"].zero_()
+    assert {int(row.id) - 100: row.reason for row in kept_tokens(measurement)} == chosen(arrays(), 12, 5)
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+@pytest.mark.parametrize("how", ["written", "moved", "ids"])
 @pytest.mark.parametrize("update", [False, True])
-def test_tensors_that_changed_before_they_are_copied_cost_their_tokens(place: str, how: str, update: bool):  # noqa: F811
+def test_arrays_that_changed_before_they_are_copied_cost_their_tokens(place: str, how: str, update: bool):  # noqa: F811
     """What is in their memory was not measured, or is of somebody else; the metrics are those of the call."""
     told: list[str] = []
 
@@ -210,6 +245,8 @@ def test_tensors_that_changed_before_they_are_copied_cost_their_tokens(place: st
             given["old_entropy"].zero_()
         elif how == "moved":
             given["old_entropy"].data = given["old_entropy"].clone()
+        elif how == "ids":
+            given["ids"].reverse()
         if update:
             measurement.add(whole, ("policy",))
         return dict(measurement.finish("roll")), kept_tokens(measurement)
@@ -233,7 +270,7 @@ def test_tokens_that_fail_cost_no_metric_and_are_told(place: str, monkeypatch: p
         measurement = Measurement(report=report)
         measurement.add(whole, ("data",), tokens=ASKED)
         if breaks:
-            monkeypatch.setattr(kernel_pass, "_new_completing", lambda *_: 1 / 0)
+            monkeypatch.setattr(kernel_pass, "_filling", lambda *_: 1 / 0)
         measurement.add(whole, ("policy",))
         rows = kept_tokens(measurement)
         return dict(measurement.finish("roll")), rows

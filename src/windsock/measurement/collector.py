@@ -80,9 +80,10 @@ class MeasurementCollector(Collector):
             if measurement is None:
                 measurement = self._measurements[step] = self._new_measurement()
         # Without this lock: measuring takes long, and a measurement has a lock of its own.
-        measurement.add(whole, parts, checked, self._request(whole, tokens, step) if "data" in parts else None)
+        request = self._request(whole, tokens, step, measurement.rank) if "data" in parts else None
+        measurement.add(whole, parts, checked, request)
 
-    def _request(self, batch: Batch, tokens: int | None, step: int | None) -> Request | None:
+    def _request(self, batch: Batch, tokens: int | None, step: int | None, rank: int) -> Request | None:
         """Return how many sequences to keep the tokens of; None for none."""
         recording = self._recording
         if tokens and "ids" not in batch.given:
@@ -92,7 +93,7 @@ class MeasurementCollector(Collector):
             raise SettingsError(f"measure: tokens: expected 0 to {MOST_SEQUENCES} sequences, got {count}")
         if not count or not recording.contributes:
             return None
-        return Request(count, seed_of(recording.next_step if step is None else step, recording.writer.rank))
+        return Request(count, seed_of(recording.next_step if step is None else step, rank))
 
     def uncommitted_steps(self) -> Collection[int | None]:
         """Return the steps that have measurements."""

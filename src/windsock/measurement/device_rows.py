@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -13,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.device_copy.copies import copied_on_side_stream
+from windsock.measurement.device_selection import copied
 from windsock.measurement.plan import Plan
 from windsock.measurement.token_choice import asked_of
-from windsock.measurement.token_rows import KEPT, MAX_TOKENS, Pick, Row, RowSet, sources
+from windsock.measurement.token_rows import KEPT, MAX_TOKENS, Pick, Row, RowSet, known_ids, sources
 from windsock.stats.rows import FILLED, Table
 
 ALIGNED = 16  # words of 32 bits
 MAX_SPARE = 2
+IDS_LOOKED_AT = 4
 
 _spare: dict[Any, list[TokenMemory]] = {}
 """Memory of up to MAX_SPARE steps that waits for its next use, by device."""
@@ -36,10 +37,12 @@ class TokenMemory(NamedTuple):
     @classmethod
     def on(cls, device: Any, size: int) -> TokenMemory:
         """Return memory for so many words: that of an earlier step, if it is large enough."""
-        with suppress(KeyError, IndexError):
+        try:
             found = _spare[device].pop()  # atomic: no other thread gets the same
-            if found.size >= size:
-                return found
+        except (KeyError, IndexError):
+            found = None
+        if found is not None and found.size >= size:
+            return found
         import torch
 
         tensor = torch.empty(size, dtype=torch.int32, device=device)
@@ -59,24 +62,25 @@ class DeviceRows(RowSet):
     of their own, from which the thread that asks for them copies them after the commit. Later steps use it again.
     """
 
-    __slots__ = ("_choice", "_memory", "chunk", "layout", "offset", "passes", "start", "waiting")
-
     def __init__(
         self,
-        ids: Sequence[Any],
+        ids: Any,
         sequences: int,
         layout: RowLayout,
         memory: TokenMemory,
         place: tuple[int, int, int],
     ) -> None:
-        super().__init__(ids, sequences, layout.criteria)
+        # To copy a thousand names takes longer than all else here: they are read when the step ends.
+        super().__init__(ids if isinstance(ids, list | tuple) else copied(ids), sequences, layout.criteria)
+        self._some_ids = self._look_at_ids()
         self.layout = layout
         self.chunk, self.offset, self.start = place  # of the choice, in the memory of results, and its address
-        self.waiting: WaitingChoice | None = None
+        self.waiting: Any = None  # kernel_pass.WaitingChoice, if the choice is still to be made
         self.passes: dict[Any, Any] = {}
         """How passes complete these rows, by their outlines."""
         self._memory: TokenMemory | None = memory
         self._choice: NDArray[np.int32] | None = None
+        self._chosen: list[tuple[int, int, str]] = []  # slot, place and id
 
     @property
     def addresses(self) -> tuple[int, int]:
@@ -102,8 +106,17 @@ class DeviceRows(RowSet):
 
     def take_choice(self, chunks: Sequence[NDArray[np.int32]]) -> None:
         """Take the choice from the copies of a step's results. Then the device has written the tokens too."""
-        self._choice = chunks[self.chunk][self.offset : self.offset + self.layout.choice_words].copy()
         self.passes.clear()
+        if self._look_at_ids() != self._some_ids:
+            self.is_overwritten = True
+            return
+        self._choice = chunks[self.chunk][self.offset : self.offset + self.layout.choice_words].copy()
+        ids, places = known_ids(self.ids), self._choice[: self.layout.count].tolist()
+        self._chosen = [(slot, place, str(ids[place])) for slot, place in enumerate(places) if 0 <= place < len(ids)]
+
+    def _look_at_ids(self) -> Any:
+        """Return some of the ids, to see whether a list of them is changed before the step ends."""
+        return self.ids[:: max(1, self.sequences // IDS_LOOKED_AT)] if isinstance(self.ids, list) else None
 
     def picks(self) -> list[Pick]:
         """Return the chosen sequences: none if the choice failed."""
@@ -114,12 +127,9 @@ class DeviceRows(RowSet):
         if self._choice is None:
             return []
         layout = self.layout
-        places = self._choice[: layout.count].tolist()
         scores = self._choice[layout.scores :].view(np.float32)[: layout.count * len(layout.criteria)]
         by_slot = scores.reshape(layout.count, len(layout.criteria)).tolist()
-        return [
-            (slot, Pick(str(self.ids[place]), place, by_slot[slot])) for slot, place in enumerate(places) if place >= 0
-        ]
+        return [(slot, Pick(id, place, by_slot[slot])) for slot, place, id in self._chosen]
 
     def made(self) -> list[Row]:
         """Copy the tokens to the host, and return the rows; other steps may use their memory then."""
@@ -136,16 +146,6 @@ class DeviceRows(RowSet):
         names = self.layout.names
         actions = words[len(names)] if self.layout.has_actions else None
         return Row(pick, Columns(names, words[: len(names)].view(np.float32)), actions, flags=words[-1])
-
-
-class WaitingChoice(NamedTuple):
-    """A choice that is still to be made, by a later pass or by a kernel of its own."""
-
-    choice: Any  # tokens_triton.Choice
-    key: Any  # what stands for the kinds of its arguments
-    arguments: tuple[Any, Any, Any]  # addresses of the batch and its arrays, and the numbers
-    tensors: Callable[[], tuple[Any, Any]]  # the same as tensors
-    is_unchanged: Callable[[], bool]  # whether the batch's tensors, which it keeps, are what they were then
 
 
 class Columns(Mapping[str, NDArray[np.float32]]):

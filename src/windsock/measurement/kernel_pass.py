@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import or_
+from operator import attrgetter, methodcaller, or_
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -19,18 +19,23 @@ from windsock.measurement.batch import Batch
 from windsock.measurement.device_rows import (
     ALIGNED,
     DeviceRows,
+    RowLayout,
     TokenMemory,
-    WaitingChoice,
     at_once,
     kernel_of,
     layout_of,
 )
 from windsock.measurement.device_selection import copied
-from windsock.measurement.outline import Outline, Prepared, is_stretch, prepare
+from windsock.measurement.outline import Outline, Prepared, is_stretch, located, prepare
 from windsock.measurement.plan import Plan
 from windsock.measurement.result_memory import ResultMatrix, ResultMemory
-from windsock.measurement.token_rows import Request, TokenRows, clip_of, listed
+from windsock.measurement.token_rows import Request, TokenRows, clip_of
 from windsock.stats.rows import moved_to
+
+MAX_CHOICES = 256  # of an outline: there is one for every size of a batch
+
+# These are called by ``map``, which is faster than a loop of Python.
+_data_ptr, _version, _requires_grad = methodcaller("data_ptr"), attrgetter("_version"), attrgetter("requires_grad")
 
 
 class Launched(NamedTuple):
@@ -38,7 +43,7 @@ class Launched(NamedTuple):
 
     prepared: Prepared
     start: int
-    addresses: tuple[int, ...]  # of the results and of the kernel's arguments
+    addresses: tuple[Any, ...]  # of the results, and the kernel's arguments
     tensor_addresses: list[int]  # the addresses of the tensors
     aligned: tuple[bool, ...] | None
     matrix: ResultMatrix
@@ -94,7 +99,7 @@ def _launched(prepared: Prepared, start: int, matrix: ResultMatrix) -> Launched:
 def _addresses(prepared: Prepared, start: int) -> list[int]:
     """Return the addresses of the tensors, from some sequence on."""
     if not start and not prepared.is_offset:
-        return [tensor.data_ptr() for tensor in prepared.tensors]
+        return [*map(_data_ptr, prepared.tensors)]
     return [
         tensor.data_ptr() + (start + first) * stride
         for tensor, first, stride in zip(prepared.tensors, prepared.starts, prepared.outline.strides, strict=True)
@@ -104,7 +109,7 @@ def _addresses(prepared: Prepared, start: int) -> list[int]:
 def _versions(tensors: Sequence[Any]) -> list[int]:
     """Return what changes when torch writes to tensors."""
     try:
-        return [tensor._version for tensor in tensors]
+        return [*map(_version, tensors)]
     except RuntimeError:  # a tensor of the inference mode has no version
         return [-1 if tensor.is_inference() else tensor._version for tensor in tensors]
 
@@ -127,10 +132,10 @@ def _queue(launched: Launched, sequences: int, memory: ResultMemory, completing:
         )
 
 
-def _tensors(launched: Launched, sequences: int, memory: ResultMemory) -> list[Any]:
+def _tensors(launched: Launched, sequences: int, memory: ResultMemory) -> tuple[Any, ...]:
     prepared, matrix = launched.prepared, launched.matrix
     cut = _cut(prepared, launched.start, sequences)
-    return [*matrix.parts(memory.chunk(matrix)), *prepared.outline.arguments(cut)]
+    return *matrix.parts(memory.chunk(matrix)), *prepared.outline.arguments(cut)
 
 
 class Completing(NamedTuple):
@@ -149,8 +154,8 @@ def _completing(
 ) -> tuple[Completing | None, int]:
     """Return how the pass over a stretch of a whole batch completes its rows, and the place of its first sequence.
 
-    It is the same for all passes of a step, but for the first one and for batches that are no stretch of another one:
-    the rows keep it.
+    It is the same for all passes of a step, but for the one that chooses and for batches that are no stretch of another
+    one: the rows keep it.
     """
     places = None
     if rows is None or rows not in memory.rows:
@@ -163,26 +168,36 @@ def _completing(
     if rows.drop_if_overwritten():
         memory.rows.remove(rows)
         return None, 0
-    completing = _new_completing(rows, places, outline, memory)
-    if places is None and not completing.is_choosing:
-        rows.passes[outline] = completing
+    filling = _filling(rows, places, outline, memory)
+    if places is None:
+        rows.passes[outline] = filling
     rows.clip = clip_of(outline.plan.options)
-    return completing, first
+    return filling if rows.waiting is None else _choosing(filling, rows.waiting, outline, memory), first
 
 
-def _new_completing(rows: DeviceRows, places: Any, outline: Outline, memory: ResultMemory) -> Completing:
-    layout, waiting = rows.layout, rows.waiting
-    which = layout, None if waiting is None else waiting.choice
-    kernel = outline.completing.get(which)
-    if kernel is None:
-        kernel = outline.completing[which] = outline.make(fill=(layout.count, layout.columns), choice=which[1])
+def _filling(rows: DeviceRows, places: Any, outline: Outline, memory: ResultMemory) -> Completing:
+    """Return how a pass completes rows whose sequences were chosen before."""
     on_device = None if places is None else moved_to(memory.device, places.astype(np.int32))
     fill = *rows.addresses, None if on_device is None else on_device.data_ptr()
-    arguments: tuple[Any, ...] = fill, lambda: _fill(rows, memory, on_device)
-    if waiting is None:
-        return Completing(kernel, places is None, layout.room, arguments, rows, False)
-    kinds, arguments = (places is None, waiting.key), (*arguments, waiting.arguments, waiting.tensors)
-    return Completing(kernel, kinds, layout.room, arguments, rows, True)
+    kernel, room = _completing_kernel(outline, rows.layout, None), rows.layout.room
+    return Completing(kernel, places is None, room, (fill, lambda: _fill(rows, memory, on_device)), rows, False)
+
+
+def _choosing(filling: Completing, waiting: WaitingChoice, outline: Outline, memory: ResultMemory) -> Completing:
+    """Return how a pass chooses the sequences and completes their rows."""
+    rows = filling.rows
+    kernel = _completing_kernel(outline, rows.layout, waiting.choice)
+    arguments = *filling.arguments, waiting.arguments(rows), lambda: waiting.tensors(rows, memory)
+    return Completing(kernel, (filling.kinds, waiting.key), filling.room, arguments, rows, True)
+
+
+def _completing_kernel(outline: Outline, layout: RowLayout, choice: Any) -> Any:
+    """Return the kernel of a pass that completes rows, and chooses them if there is a choice."""
+    kernel = outline.completing.get((layout, choice))
+    if kernel is None:
+        kernel = outline.make(fill=(layout.count, layout.columns), choice=choice)
+        outline.completing[layout, choice] = kernel
+    return kernel
 
 
 def _fill(rows: DeviceRows, memory: ResultMemory, places: Any = None) -> Any:
@@ -200,54 +215,74 @@ def choose(batch: Batch, plan: Plan, launched: Launched, memory: ResultMemory, r
     Then the batch's tensors are kept until then. With tensors that need gradients, or in a pass of an update, a kernel
     is queued at once: to keep those would keep the whole graph.
     """
-    outline, sequences = launched.prepared.outline, batch.sequences
-    which = request.number, at_once(sequences), (launched.column | sequences) % ALIGNED == 0
+    prepared, sequences = launched.prepared, batch.sequences
+    outline, which = prepared.outline, (request.number, sequences, launched.column % ALIGNED)
     known = outline.choices.get(which)
     if known is None:
-        layout, packed = layout_of(plan, request.number, outline.width), "cu_seqlens" in batch.given
-        kernel = kernel_of(plan, outline.table, layout, outline.key[2], packed, which[2], which[1])
-        known = outline.choices[which] = layout, kernel
+        known = _remember_choice(outline, which, "cu_seqlens" in batch.given)
     layout, choice = known
-    tokens = TokenMemory.on(batch.device, layout.token_words)
-    rows = DeviceRows(listed(batch.ids), sequences, layout, tokens, memory.take(layout.choice_words))
+    ids, start = located(batch, "ids")
+    if len(ids) != sequences:
+        ids = ids[start : start + sequences]
+    tokens = TokenMemory.on(memory.device, layout.token_words)
+    rows = DeviceRows(ids, sequences, layout, tokens, memory.take(layout.choice_words))
     if sequences:
-        rows.waiting = _waiting(choice, launched, sequences, memory, rows, request.seed)
+        rows.waiting = WaitingChoice(choice, launched, sequences, request.seed, _versions(prepared.tensors))
         memory.rows.append(rows)
         is_update = "policy" in plan.parts
         if is_update:
             rows.clip = clip_of(plan.options)
-        if is_update or any([tensor.requires_grad for tensor in launched.prepared.tensors]):  # noqa: C419
+        if is_update or any(map(_requires_grad, prepared.tensors)):
             choose_now(rows, memory)
     return rows
 
 
-def _waiting(
-    choice: Any, launched: Launched, sequences: int, memory: ResultMemory, rows: DeviceRows, seed: int
-) -> WaitingChoice:
-    outline, matrix = launched.prepared.outline, launched.matrix
-    tokens = outline.kernel.tokens
-    arrays, *others = tokens(launched.addresses)
-    whole = matrix.address, rows.start + 4 * rows.layout.scores, *others
-    versions = _versions(launched.prepared.tensors)
+def _remember_choice(outline: Outline, which: tuple[int, int, int], packed: bool) -> tuple[RowLayout, Any]:
+    """Return the layout of the rows and the kernel of a choice, by how many and from how many sequences."""
+    number, sequences, column = which
+    if len(outline.choices) >= MAX_CHOICES:
+        outline.choices.clear()
+    plan, layout = outline.plan, layout_of(outline.plan, number, outline.width)
+    is_aligned = (column | sequences) % ALIGNED == 0
+    kernel = kernel_of(plan, outline.table, layout, outline.key[2], packed, is_aligned, at_once(sequences))
+    outline.choices[which] = layout, kernel
+    return layout, kernel
 
-    def is_unchanged() -> bool:
-        prepared, then = launched.prepared, launched.tensor_addresses
-        return _addresses(prepared, launched.start) == then and _versions(prepared.tensors) == versions
 
-    def tensors() -> tuple[Any, Any]:
+class WaitingChoice(NamedTuple):
+    """A choice that is still to be made, by a later pass or by a kernel of its own; it keeps the batch's tensors."""
+
+    choice: Any  # tokens_triton.Choice
+    launched: Launched
+    sequences: int
+    seed: int
+    versions: list[int]  # of the tensors, when they were measured
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What stands for the kinds of its arguments."""
+        return self.launched.prepared.outline, self.launched.aligned
+
+    def is_unchanged(self) -> bool:
+        """Return whether the tensors are what they were when they were measured."""
+        launched, tensors = self.launched, self.launched.prepared.tensors
+        addresses = _addresses(launched.prepared, launched.start)
+        return addresses == launched.tensor_addresses and _versions(tensors) == self.versions
+
+    def arguments(self, rows: DeviceRows) -> tuple[Any, Any, Any]:
+        """Return the addresses of the batch and of its arrays, and the numbers."""
+        launched = self.launched
+        outline, matrix = launched.prepared.outline, launched.matrix
+        results, _, _, arrays, *others, _ = launched.addresses
+        numbers = outline.width, matrix.capacity, launched.column, self.sequences, self.seed
+        return (results, rows.start + 4 * rows.layout.scores, *others), arrays, numbers
+
+    def tensors(self, rows: DeviceRows, memory: ResultMemory) -> tuple[Any, Any]:
+        """Return the batch and its arrays as tensors."""
         from windsock.stats.tokens_triton import Whole
 
-        given = _tensors(launched, sequences, memory)
-        arrays, *others = tokens(given)
-        return Whole(given[0], rows.tensors(memory.chunk(rows))[1], *others), arrays
-
-    return WaitingChoice(
-        choice,
-        (outline, launched.aligned),
-        (whole, arrays, (outline.width, matrix.capacity, launched.column, sequences, seed)),
-        tensors,
-        is_unchanged,
-    )
+        results, _, _, arrays, *others, _ = _tensors(self.launched, self.sequences, memory)
+        return Whole(results, rows.tensors(memory.chunk(rows))[1], *others), arrays
 
 
 def choose_now(rows: DeviceRows, memory: ResultMemory) -> None:
@@ -255,14 +290,14 @@ def choose_now(rows: DeviceRows, memory: ResultMemory) -> None:
     waiting, rows.waiting = rows.waiting, None
     if waiting is None:
         return
-    whole, arrays, numbers = waiting.arguments
+    whole, arrays, numbers = waiting.arguments(rows)
     device = memory.device
     with current_device(device.index):
         waiting.choice.launch(
             waiting.key,
             current_stream(device),
             ((*rows.addresses, None), whole, arrays),
-            lambda: (_fill(rows, memory), *waiting.tensors()),
+            lambda: (_fill(rows, memory), *waiting.tensors(rows, memory)),
             numbers,
             rows.layout.room,
         )

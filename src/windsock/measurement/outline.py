@@ -27,9 +27,9 @@ class Outline:
     completing: dict[tuple[RowLayout, Any], Any]
     """Such kernels, by the layout of the rows and by the choice that they make, or None."""
     choices: dict[Any, tuple[RowLayout, Any]]
-    """Layouts and kernels of choices, by how many sequences are chosen, from how many, and whether it is aligned."""
+    """Layouts and kernels of choices, by how many sequences are chosen, from how many, and where their columns are."""
     reduction: Any  # rows_triton.Reduction
-    arguments: Callable[[Sequence[Any]], tuple[Any, ...]]  # from one of each array
+    arguments: Callable[[Sequence[Any]], tuple[Any, ...]]  # of the kernel, from one of each array
     strides: tuple[int, ...]  # bytes from one sequence to the next
     key: tuple[Any, ...]
     width: int
@@ -86,11 +86,11 @@ def _all_located(batch: Batch, names: Sequence[str]) -> tuple[list[Any], list[in
         return [getattr(batch, name) for name in names], [0] * len(names)
     if batch.rows is None and whole.whole is None:
         return [getattr(batch if name in own else whole, name) for name in names], [0] * len(names)
-    located = [_located(batch, name) for name in names]
-    return [array for array, _ in located], [start for _, start in located]
+    found = [located(batch, name) for name in names]
+    return [array for array, _ in found], [start for _, start in found]
 
 
-def _located(batch: Batch, name: str) -> tuple[Any, int]:
+def located(batch: Batch, name: str) -> tuple[Any, int]:
     """Return an array and the sequence of it with which the batch begins, without cutting it."""
     start = 0
     while batch.whole is not None and name not in batch.own:
@@ -115,20 +115,30 @@ def _is_on(value: Any, device: Any) -> bool:
 def _names(
     kernels: ModuleType, plan: Plan, on_device: tuple[str, ...]
 ) -> tuple[tuple[str, ...], Callable[[Sequence[Any]], tuple[Any, ...]]]:
-    """Return the names of the arrays that the kernel uses, and what puts one of each in the order of its arguments.
+    """Return the names of the arrays that the kernel uses, and what makes its arguments of one of each.
 
-    The mask stands in for those that are not used.
+    These are the arrays of the sequences and those of the tokens, in their order and with None for one that is not
+    used, and further ones, where the mask stands in.
     """
-    arguments = (
-        *on_device,
-        *(name for name in kernels.ARRAYS if name in plan.arrays),
+    further = (
         "actions" if plan.repeats or "eos_ids" in plan.arrays else "response_mask",
         "response_mask",
         *(name if name in plan.given else "response_mask" for name in ("keep", "cu_seqlens")),
         "eos_ids" if "eos_ids" in plan.arrays else "response_mask",
     )
-    names = tuple(dict.fromkeys(arguments))
-    return names, itemgetter(*map(names.index, arguments))
+    used = [name if name in plan.arrays else None for name in kernels.ARRAYS]
+    names = tuple(dict.fromkeys((*on_device, *filter(None, used), *further)))
+    none = len(names)  # the place of None, which is put behind the given ones
+    unused = kernels.MOST_ARRAYS - len(on_device)
+    of_sequences = itemgetter(*map(names.index, on_device), *(none,) * unused)
+    of_tokens = itemgetter(*(none if name is None else names.index(name) for name in used))
+    others = itemgetter(*map(names.index, further))
+
+    def arguments(given: Sequence[Any]) -> tuple[Any, ...]:
+        every = (*given, None)
+        return of_sequences(every), of_tokens(every), *others(every)
+
+    return names, arguments
 
 
 @lru_cache(maxsize=1024)
@@ -138,9 +148,8 @@ def _outline(
     _, width, keep, *dtypes = key
     names, arguments = _names(kernels, plan, on_device)
     table = plan.table(on_device)
-    arrays = tuple(name for name in kernels.ARRAYS if name in plan.arrays)
     byte_mask = dtypes[names.index("response_mask")].itemsize == 1
-    make = partial(_pass_of, kernels, table, arrays, keep, packed, byte_mask)
+    make = partial(_pass_of, kernels, table, keep, packed, byte_mask)
     return Outline(
         plan=plan,
         table=table,
@@ -163,14 +172,13 @@ def _outline(
 def _pass_of(
     kernels: ModuleType,
     table: Table,
-    arrays: tuple[str, ...],
     keep: int,
     packed: bool,
     byte_mask: bool,
     fill: tuple[int, int] | None = None,
     choice: Any = None,
 ) -> Any:
-    return kernels.Pass(table, arrays, keep, packed, byte_mask, fill, choice)
+    return kernels.Pass(table, keep, packed, byte_mask, fill, choice)
 
 
 @lru_cache(maxsize=256)

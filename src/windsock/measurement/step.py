@@ -53,7 +53,7 @@ class Measurement:
         warn: Callable[[str], None] | None = None,
         domains: Domains | None = None,
     ) -> None:
-        self._rank = rank
+        self.rank = rank
         self._domains = domains or Domains()
         self._report = report or (lambda quantity, error: None)
         self._warn = warn or (lambda text: None)
@@ -169,7 +169,7 @@ class Measurement:
         self._collect()
         if self._tokens.are_overwritten:
             self._warn(
-                "tensors of a batch with ids were changed in place before the first policy part or the commit: the "
+                "tensors or ids of a batch were changed in place before the first policy part or the commit: the "
                 "tokens of that step are not stored (reported once)"
             )
         return self._tokens.take()
@@ -204,13 +204,13 @@ class Measurement:
                 self._measure(of_host, plan)
 
     def _measure(self, selection: Selection, plan: Plan) -> None:
-        states, missing = measured_states(selection, plan, self._rank, self._report)
+        states, missing = measured_states(selection, plan, self.rank, self._report)
         by_domain = plan.by_domain
         if by_domain is not None:
             of_domains = domain_states(
                 selection,
                 self._domains,
-                lambda part: measured_states(part, by_domain, self._rank, self._report)[0],
+                lambda part: measured_states(part, by_domain, self.rank, self._report)[0],
                 self._report,
             )
             states = PackedStates.of(states).joined(of_domains)

@@ -10,9 +10,9 @@ own batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,18 +32,18 @@ class Criterion(NamedTuple):
     """A number of each sequence whose largest value is looked for; that of ``random`` has no channels.
 
     It is a statistic of the first alternative whose channels are all measured: their ``mean`` over the tokens, the
-    ``total`` of their sums, or the ``peak``, the largest absolute value of a token.
+    ``total`` of their sums, the ``largest`` value of a token, or the ``peak``, the largest absolute value.
     """
 
     name: str
     alternatives: tuple[tuple[str, ...], ...]
-    statistic: Literal["mean", "total", "peak"]
+    statistic: Literal["mean", "total", "largest", "peak"]
     sign: float = 1.0
 
 
 RANDOM = Criterion("random", (), "total")
 CRITERIA = (
-    Criterion("mismatch", (("log_prob_difference",),), "peak"),
+    Criterion("mismatch", (("log_prob_difference",),), "largest"),
     Criterion("clipped", (("high", "low"), ("truncates",), ("rejects",)), "total"),
     Criterion("kl", (("old_ref_k3",), ("ref_k3",), ("kl_k3",)), "total"),
     Criterion("highest entropy", (("old_entropy",), ("entropy",)), "mean"),
@@ -88,21 +88,21 @@ def scores_of(selection: HostSelection, asked: Sequence[Asked], seed: int) -> Fl
 @np.errstate(all="ignore")  # infinities and NaN are results
 def _score(selection: HostSelection, criterion: Asked) -> Floats:
     totals = sum((selection.totals(channel) for channel in criterion.channels), np.zeros(len(selection.counts)))
-    if criterion.statistic == "peak":
-        found = _peaks(selection, criterion.channels[0])
+    if criterion.statistic in ("largest", "peak"):
+        found = _largest(selection, criterion.channels[0], np.abs if criterion.statistic == "peak" else np.asarray)
     else:
         found = criterion.sign * (totals / selection.counts if criterion.statistic == "mean" else totals)
     return np.where(np.isfinite(totals), found, np.inf)
 
 
-def _peaks(selection: HostSelection, channel: str) -> Floats:
-    """Return the largest absolute value of a channel in each sequence, 0 in one without tokens."""
-    peaks = np.zeros(len(selection.counts))
+def _largest(selection: HostSelection, channel: str, of: Callable[[Any], Any]) -> Floats:
+    """Return the largest value of a function of a channel in each sequence, 0 in one without tokens."""
+    found = np.zeros(len(selection.counts))
     some = np.flatnonzero(selection.counts)
     if len(some):
         counts = selection.counts[some]
-        peaks[some] = np.maximum.reduceat(np.abs(selection.channel(channel)), np.cumsum(counts) - counts)
-    return peaks
+        found[some] = np.maximum.reduceat(of(selection.channel(channel)), np.cumsum(counts) - counts)
+    return found
 
 
 def _random(count: int, seed: int) -> Floats:

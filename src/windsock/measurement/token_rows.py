@@ -9,7 +9,7 @@ at the same places as the batch had them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -56,16 +56,17 @@ class Row:
         return MeasuredTokens(self.pick.id, reason, self.arrays, self.actions, self.flags, clip)
 
 
-@dataclass(slots=True, eq=False)
 class RowSet:
     """The sequences that were chosen from one batch. Those of a device are known when the step ends."""
 
-    ids: Sequence[Any]
-    sequences: int
-    criteria: tuple[str, ...]
     clip: tuple[float, float] | None = None
     numbers: dict[str, int] | None = None
-    is_overwritten: bool = False  # its tensors changed before they were copied: it has no rows
+    is_overwritten = False  # its tensors changed before they were copied: it has no rows
+
+    def __init__(self, ids: Any, sequences: int, criteria: tuple[str, ...]) -> None:
+        self.ids = ids
+        self.sequences = sequences
+        self.criteria = criteria
 
     def picks(self) -> list[Pick]:
         """Return the chosen sequences in the order of the choice, when the step has ended."""
@@ -78,15 +79,16 @@ class RowSet:
     def places_of(self, ids: Iterable[Any]) -> Ints:
         """Return the places of sequences by their ids."""
         if self.numbers is None:
-            self.numbers = {str(id): place for place, id in enumerate(self.ids)}
-        return np.array([self.numbers.get(str(id), -1) for id in ids], np.int64)
+            self.numbers = {str(id): place for place, id in enumerate(known_ids(self.ids))}
+        return np.array([self.numbers.get(str(id), -1) for id in known_ids(ids)], np.int64)
 
 
-@dataclass(slots=True, eq=False)
 class HostRows(RowSet):
     """Sequences that were chosen on the host."""
 
-    rows: list[Row] = field(default_factory=list)
+    def __init__(self, ids: Sequence[Any], sequences: int, criteria: tuple[str, ...]) -> None:
+        super().__init__(ids, sequences, criteria)
+        self.rows: list[Row] = []
 
     def picks(self) -> list[Pick]:
         """Return the chosen sequences."""
@@ -225,7 +227,7 @@ def host_rows(batch: Batch, selection: HostSelection, plan: Plan, request: Reque
     """Choose sequences of a batch on the host, and copy their tokens."""
     asked = asked_of(plan)
     scores = scores_of(selection, asked, request.seed)
-    rows = HostRows(listed(batch.ids), batch.sequences, tuple(criterion.name for criterion in asked))
+    rows = HostRows([*known_ids(batch.ids)], batch.sequences, tuple(criterion.name for criterion in asked))
     rows.clip = clip_of(plan.options) if "policy" in plan.parts else None
     for place, _ in greedy(scores, request.number):
         rows.rows.append(
@@ -258,9 +260,10 @@ def clip_of(options: Options) -> tuple[float, float] | None:
     return options.clip if options.level == "token" else None
 
 
-def listed(ids: Any) -> list[Any]:
-    """Return ids as a list of their own."""
-    return list(ids.tolist() if hasattr(ids, "tolist") else ids)
+def known_ids(ids: Any) -> Sequence[Any]:
+    """Return ids as names and numbers of Python; those of a device are copied."""
+    found: Sequence[Any] = ids.tolist() if hasattr(ids, "tolist") else ids
+    return found
 
 
 def _row(batch: Batch, name: str, place: int) -> NDArray[np.float32]:

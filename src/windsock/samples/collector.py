@@ -134,8 +134,8 @@ class SampleCollector(Collector):
         """Give samples without a step this one, and write all steps up to ``last``."""
         with self._lock:
             self._name_open_step(step)
-            known = self._choices.keys() | self._measured.keys()
-            for due in sorted(key for key in known if key is not None and (last is None or key <= last)):
+            known = {*self._choices, *self._measured}
+            for due in sorted([key for key in known if key is not None and (last is None or key <= last)]):
                 self._write(due)
 
     def _name_open_step(self, step: int) -> None:
@@ -161,7 +161,8 @@ class SampleCollector(Collector):
     def _write(self, step: int) -> None:
         choice, measured = self._choices.pop(step, None), self._measured.pop(step, None)
         samples = self._with_ids.pop(step, {})
-        self._characters -= sum(map(_characters, samples.values()))
+        if samples:
+            self._characters -= sum(map(_characters, samples.values()))
         if choice is not None:
             others = () if measured is None else measured.ids()[: self._budget.count]
             self._recording.journal.samples(step, choice.seen, choice.chosen(without={*others}))

@@ -15,8 +15,7 @@ the switches, the arrays to read, the accumulators and the rows. Loops over chan
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import triton
@@ -590,63 +589,17 @@ def _few_tokens(
         tl.store(out + BLOCKS.repeats * sequences, _is_repeated(actions, mask, last).to(tl.float32))
 
 
-@triton.jit(
-    do_not_specialize=[
-        "sequences", "column", "programs", "first", "room", "whole_columns", "whole_column", "whole_sequences", "seed",
-    ]
-)  # fmt: skip
-def _rows(
-    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos, fill, whole, whole_arrays,
-    width, sequences, column, programs, eos_count, first, room,
-    whole_width, whole_columns, whole_column, whole_sequences, seed, limits,
-    WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
-    SAMPLED: tl.constexpr, SECOND: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr,
-    LANES: tl.constexpr, STAGES: tl.constexpr, SCAN: tl.constexpr, BAD: tl.constexpr, DENSE: tl.constexpr,
-    WORDS: tl.constexpr, TOKENS: tl.constexpr, FILL: tl.constexpr, CHOICE: tl.constexpr, CRITERIA: tl.constexpr,
+@triton.jit
+def _all_tokens(
+    out, of_sequences, arrays, actions, mask, keep, bounds, eos, eos_count, width, sequences, row, limits,
+    WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr,
+    BLOCK: tl.constexpr, LANES: tl.constexpr, STAGES: tl.constexpr, SCAN: tl.constexpr, BAD: tl.constexpr,
+    DENSE: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
-    """Write the column of one sequence, after those of other batches; a row has room for ``sequences`` columns.
+    """Read all tokens of one sequence, and write their statistics.
 
-    KEEP is 0 for none, 1 per sequence, 2 per token. Blocks of tokens that all belong to the
-    response, which most do, need no masks: they are found first (DENSE). What needs few tokens is done by a second
-    program for each sequence, while the others are waiting for memory.
-
-    FILL is the number of rows of chosen sequences that are completed, and of their columns: further programs, which
-    come last, do that. With a CHOICE the sequences are not chosen yet, and the further programs come first.
+    Blocks of tokens that all belong to the response, which most do, need no masks: they are found first (DENSE).
     """
-    number = tl.program_id(0)
-    if CHOICE is not None:
-        choosing = CHOICE.chosen * (1 + tl.cdiv(room, TOKENS))
-        if number < choosing:
-            slot, block = number % CHOICE.chosen, number // CHOICE.chosen
-            place = choose_tokens(
-                fill, whole, whole_arrays, slot, block, whole_width, whole_columns, whole_column, whole_sequences,
-                room, seed, CHOICE, CRITERIA, TOKENS,
-            )  # fmt: skip
-            tl.debug_barrier()  # what other threads of the program have copied is overwritten
-            complete_row(
-                fill, arrays, bounds, width, place, slot, block, programs, first, room, FILL[1], PACKED, TOKENS
-            )
-            return
-        number -= choosing
-    elif FILL is not None:
-        completing = number - programs * (2 if SECOND else 1)
-        if completing >= 0:
-            slot, block = completing % FILL[0], 1 + completing // FILL[0]
-            complete_row(
-                fill, arrays, bounds, width, tl.load(fill.chosen + slot), slot, block, programs, first, room, FILL[1],
-                PACKED, TOKENS,
-            )  # fmt: skip
-            return
-    row = number.to(tl.int64)
-    if SECOND:  # noqa: SIM102 - known when the kernel is compiled
-        if row >= programs:
-            row -= programs
-            _few_tokens(
-                out + column + row, histograms, arrays, actions, mask, keep, bounds, width, sequences, row, limits,
-                WANTED, BLOCKS, HISTOGRAM, BINS, SAMPLED, KEEP, PACKED, SCAN,
-            )  # fmt: skip
-            return
-    out += column + row
     base, length = stretch(bounds, row, width, PACKED)
     mask, actions = mask + base, actions + base
     keep, kept = keep_of(keep, base, row, KEEP)
@@ -709,6 +662,64 @@ def _rows(
         _count_not_finite(
             out, sequences, arrays, base, mask, keep, kept, start, end, limits, WANTED, PLACE, BLOCKS, KEEP, BAD
         )
+
+
+@triton.jit(
+    do_not_specialize=[
+        "sequences", "column", "programs", "first", "room", "whole_columns", "whole_column", "whole_sequences", "seed",
+    ]
+)  # fmt: skip
+def _rows(
+    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos, fill, whole, whole_arrays,
+    width, sequences, column, programs, eos_count, first, room,
+    whole_width, whole_columns, whole_column, whole_sequences, seed, limits,
+    WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
+    SAMPLED: tl.constexpr, SECOND: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr,
+    LANES: tl.constexpr, STAGES: tl.constexpr, SCAN: tl.constexpr, BAD: tl.constexpr, DENSE: tl.constexpr,
+    WORDS: tl.constexpr, TOKENS: tl.constexpr, FILL: tl.constexpr, CHOICE: tl.constexpr, CRITERIA: tl.constexpr,
+):  # fmt: skip
+    """Write the column of one sequence, after those of other batches; a row has room for ``sequences`` columns.
+
+    KEEP is 0 for none, 1 per sequence, 2 per token. What needs few tokens is done by a second program for each
+    sequence (SECOND), while the others are waiting for memory.
+
+    FILL is the number of rows of chosen sequences that are completed, and of their columns: further programs, which
+    come last, do that. With a CHOICE the sequences are not chosen yet, and the further programs come first.
+
+    The code of the programs that take longest is the first: one that jumps over other code waits for its own.
+    """
+    program = tl.program_id(0)
+    number = program
+    if CHOICE is not None:
+        number -= CHOICE.chosen * (1 + tl.cdiv(room, TOKENS))
+    row = number.to(tl.int64)
+    if (number >= 0) & (number < programs):
+        _all_tokens(
+            out + column + row, of_sequences, arrays, actions, mask, keep, bounds, eos, eos_count, width, sequences,
+            row, limits, WANTED, PLACE, BLOCKS, KEEP, PACKED, BLOCK, LANES, STAGES, SCAN, BAD, DENSE, WORDS,
+        )  # fmt: skip
+        return
+    if SECOND:  # noqa: SIM102 - known when the kernel is compiled
+        if (number >= 0) & (number < 2 * programs):
+            row -= programs
+            _few_tokens(
+                out + column + row, histograms, arrays, actions, mask, keep, bounds, width, sequences, row, limits,
+                WANTED, BLOCKS, HISTOGRAM, BINS, SAMPLED, KEEP, PACKED, SCAN,
+            )  # fmt: skip
+            return
+    if CHOICE is not None:
+        slot, block = program % CHOICE.chosen, program // CHOICE.chosen
+        place = choose_tokens(
+            fill, whole, whole_arrays, slot, block, whole_width, whole_columns, whole_column, whole_sequences, room,
+            seed, CHOICE, CRITERIA, TOKENS,
+        )  # fmt: skip
+        tl.debug_barrier()  # what other threads of the program have copied is overwritten
+        complete_row(fill, arrays, bounds, width, place, slot, block, programs, first, room, FILL[1], PACKED, TOKENS)
+    elif FILL is not None:
+        number -= programs * (2 if SECOND else 1)
+        slot, block = number % FILL[0], 1 + number // FILL[0]
+        place = tl.load(fill.chosen + slot)
+        complete_row(fill, arrays, bounds, width, place, slot, block, programs, first, room, FILL[1], PACKED, TOKENS)
 
 
 @triton.jit
@@ -842,19 +853,12 @@ class Pass:
     def __init__(
         self,
         table: Table,
-        arrays: Sequence[str],
         keep: int,
         packed: bool,
         byte_mask: bool,
         fill: tuple[int, int] | None = None,
         choice: Choice | None = None,
     ) -> None:
-        # Where the arguments are among the given ones; the others are None, which is put behind those.
-        copied, first = len(table.arrays), 2 + len(table.arrays)
-        self._others = first + sum(name in arrays for name in ARRAYS)
-        self._copied = itemgetter(*range(2, first), *(-1,) * (MOST_ARRAYS - copied))
-        places = iter(range(first, self._others))
-        self._arrays = itemgetter(*(next(places) if name in arrays else -1 for name in ARRAYS))
         wanted = {channel.name for channel in table.channels}
         sampled = not wanted.isdisjoint(table.bins or {})
         constants = {
@@ -890,8 +894,8 @@ class Pass:
         self,
         key: Any,
         stream: int | None,
-        addresses: Sequence[int],
-        tensors: Callable[[], Sequence[Any]],
+        addresses: tuple[Any, ...],
+        tensors: Callable[[], tuple[Any, ...]],
         numbers: tuple[int, int, int, int, int, int, int],
         limits: Limits,
         fill: Fill = NO_FILL,
@@ -902,35 +906,28 @@ class Pass:
         """Queue the kernel on the current stream, whose number is given where it is known.
 
         ``key`` stands for the dtypes and alignments of the tensors, the width and the number of ids. The addresses and
-        the tensors are in the same order: of the results, the histograms, the arrays of the sequences, those of the
-        tokens, and the actions, mask, keep, bounds and ids of the ends. The numbers are the width, the columns of the
-        results, the first one of this batch, its sequences, the number of ids, and for ``fill`` the first place and the
-        length of a row. ``choice`` is the batch to choose from, its arrays and its numbers.
+        the tensors are in the same order: of the results, the histograms, the MOST_ARRAYS of the sequences, the ARRAYS
+        of the tokens, and the actions, mask, keep, bounds and ids of the ends. The numbers are the width, the columns
+        of the results, the first one of this batch, its sequences, the number of ids, and for ``fill`` the first place
+        and the length of a row. ``choice`` is the batch to choose from, its arrays and its numbers.
         """
         *chosen_from, more = choice
         self._launch(
             key,
             (self._programs * numbers[3] + self._slots * (self._is_choosing + blocks_of(numbers[6])), 1, 1),
             stream,
-            (*self._arguments(addresses), fill, *chosen_from, *numbers, *more, limits),
-            lambda: (*self._named(tensors(), fill_tensors(), *choice_tensors()), *numbers, *more, limits),
+            (*addresses, fill, *chosen_from, *numbers, *more, limits),
+            lambda: (*_named(tensors(), fill_tensors(), *choice_tensors()), *numbers, *more, limits),
         )
 
-    def tokens(self, given: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the arrays of tokens, the actions, the mask, the keep and the bounds of arguments in that order."""
-        return self._arrays((*given, None)), *given[self._others : -1]
 
-    def _arguments(self, given: Sequence[Any]) -> tuple[Any, ...]:
-        some = (*given, None)
-        return (*given[:2], self._copied(some), self._arrays(some), *given[self._others :])
-
-    def _named(self, given: Sequence[Any], fill: Fill, whole: Whole, whole_arrays: Any) -> tuple[Any, ...]:
-        """Return the arguments as the kernel's code names them, which a compiled one does not need."""
-        results, histograms, copied, arrays, *others = self._arguments(given)
-        return (
-            results, histograms, SequenceArrays._make(copied), Arrays._make(arrays), *others, fill, whole,
-            Arrays._make(whole_arrays),
-        )  # fmt: skip
+def _named(given: tuple[Any, ...], fill: Fill, whole: Whole, whole_arrays: Any) -> tuple[Any, ...]:
+    """Return the arguments as the kernel's code names them, which a compiled one does not need."""
+    results, histograms, of_sequences, arrays, *others = given
+    return (
+        results, histograms, SequenceArrays._make(of_sequences), Arrays._make(arrays), *others, fill, whole,
+        Arrays._make(whole_arrays),
+    )  # fmt: skip
 
 
 class Reduction:

@@ -23,7 +23,7 @@ from windsock.stats.rows import FILLED, Table
 SEQUENCES_AT_ONCE = (64, 256, 1024)
 TOKENS_AT_ONCE = 256  # of 128 to 1,024 the fastest on an H200: programs of little code
 ALIGNED = tl.constexpr(16)
-KINDS = {"random": 0, "mean": 1, "total": 2, "peak": 3}
+KINDS = {"random": 0, "mean": 1, "total": 2, "largest": 3, "peak": 4}
 FILLED_PLACES = tl.constexpr(tuple(ARRAYS.index(name) for name in FILLED))
 FILLED_COUNT = tl.constexpr(len(FILLED))
 
@@ -66,14 +66,14 @@ class Constants(NamedTuple):
 class Criterion(NamedTuple):
     """The rows of a table from which a criterion is computed; -1 for none.
 
-    ``nan`` has the sum of a condition's inputs.
+    ``nan`` has the sum of a condition's inputs. The sum of a spread, which is near another number, tells only whether
+    it is finite.
     """
 
     kind: int
     sign: float
     sum: int = -1
     more: int = -1
-    shift: int = -1
     min: int = -1
     max: int = -1
     nan: int = -1
@@ -85,8 +85,9 @@ class Criterion(NamedTuple):
             return cls(KINDS["random"], sign)
         first = table.channels[table.places[channels[0]]]
         rows = {"sum": table.row(first.name), "more": table.row(channels[1]) if len(channels) > 1 else -1}
+        assert (first.statistics == "spread") == (statistic in ("largest", "peak"))
         if first.statistics == "spread":
-            rows |= {slot: table.row(first.name, slot) for slot in ("shift", "min", "max")}
+            rows |= {slot: table.row(first.name, slot) for slot in ("min", "max")}
         if first.nan_of in table.places:
             rows["nan"] = table.row(first.nan_of)
         return cls(KINDS[statistic], sign, **rows)
@@ -122,13 +123,13 @@ def _score(cells, columns, places, sequences, seed, VALID: tl.constexpr, CRITERI
         total = _cell(cells, CRITERIA.sum[WHICH], columns, places, inside)
         if CRITERIA.more[WHICH] >= 0:
             total += _cell(cells, CRITERIA.more[WHICH], columns, places, inside)
-        if CRITERIA.shift[WHICH] >= 0:
-            total += _cell(cells, CRITERIA.shift[WHICH], columns, places, inside) * valid
-        if CRITERIA.kind[WHICH] == 3:
-            low = _cell(cells, CRITERIA.min[WHICH], columns, places, inside)
-            found = tl.maximum(tl.abs(low), tl.abs(_cell(cells, CRITERIA.max[WHICH], columns, places, inside)))
+        if CRITERIA.kind[WHICH] >= 3:
+            found = _cell(cells, CRITERIA.max[WHICH], columns, places, inside)
+            if CRITERIA.kind[WHICH] == 4:
+                low = _cell(cells, CRITERIA.min[WHICH], columns, places, inside)
+                found = tl.maximum(tl.abs(low), tl.abs(found))
         elif CRITERIA.kind[WHICH] == 1:
-            found = CRITERIA.sign[WHICH] * total / tl.maximum(valid, 1.0)
+            found = CRITERIA.sign[WHICH] * (total / tl.maximum(valid, 1.0))  # so that two criteria share the mean
         else:
             found = CRITERIA.sign[WHICH] * total
         odd = (tl.abs(total) < float("inf")) == 0
@@ -136,7 +137,7 @@ def _score(cells, columns, places, sequences, seed, VALID: tl.constexpr, CRITERI
             inputs = _cell(cells, CRITERIA.nan[WHICH], columns, places, inside)
             odd = odd | (inputs != inputs)
         found = tl.where(odd, float("inf"), found)
-    return tl.where(inside & (valid > 0), found, -float("inf"))
+    return tl.where(valid > 0, found, -float("inf"))  # outside, valid is 0 too
 
 
 @triton.jit
@@ -205,11 +206,11 @@ def choose_tokens(
     the first block, which is none of tokens, the choice itself is written.
     """
     COUNT: tl.constexpr = CHOICE.criteria
-    KEPT_COUNT: tl.constexpr = CHOICE.kept_count
-    # So that statistics are read four at a time.
-    columns = tl.multiple_of(columns, ALIGNED)
+    # So that statistics are read four at a time: Triton ignores ``multiple_of`` of an argument.
+    columns = columns // ALIGNED * ALIGNED
     if CHOICE.aligned:
-        column, sequences = tl.multiple_of(column, ALIGNED), tl.multiple_of(sequences, ALIGNED)
+        column, sequences = column // ALIGNED * ALIGNED, sequences // ALIGNED * ALIGNED
+    room = room // ALIGNED * ALIGNED
     cells = whole.cells + column
     place = _place_of(cells, slot, columns, sequences, seed, CHOICE, CRITERIA)
     if block == 0:  # a program of its own: others have no time for it
@@ -220,12 +221,22 @@ def choose_tokens(
         tl.store(fill.chosen + slot, place)
         for n in tl.static_range(COUNT):
             tl.store(whole.scores + slot * COUNT + n, scores[n])
-    row = tl.maximum(place, 0).to(tl.int64)
+    else:
+        _copy_tokens(fill, whole, arrays, tl.maximum(place, 0), slot, block, width, room, CHOICE, TOKENS)
+    return place
+
+
+@triton.jit
+def _copy_tokens(
+    fill, whole, arrays, place, slot, block, width, room, CHOICE: tl.constexpr, TOKENS: tl.constexpr
+):  # fmt: skip
+    """Copy a block of the tokens of a sequence to a row."""
+    KEPT_COUNT: tl.constexpr = CHOICE.kept_count
+    row = place.to(tl.int64)
     base, length = stretch(whole.bounds, row, width, CHOICE.packed)
     keep, kept = keep_of(whole.keep, base, row, CHOICE.keep)
     places = (block - 1) * TOKENS + tl.arange(0, TOKENS)
-    inside = (places >= 0) & (places < tl.where(place >= 0, length, 0))
-    within = (places >= 0) & (places < room)
+    inside, within = places < length, places < room
     response, valid = masks(whole.mask + base, keep, kept, places, inside, CHOICE.keep)
     read = ()  # as the scores
     for n in tl.static_range(KEPT_COUNT):
@@ -244,7 +255,6 @@ def choose_tokens(
         tl.store(words + KEPT_COUNT * room, token, mask=within)
     flags = response.to(tl.int32) + 2 * valid.to(tl.int32)
     tl.store(words + (KEPT_COUNT + CHOICE.actions) * room, flags, mask=within)
-    return place
 
 
 @triton.jit
@@ -270,7 +280,8 @@ def complete_row(
     if row >= 0:
         base, length = stretch(bounds, row.to(tl.int64), width, PACKED)
         places = (block - 1) * TOKENS + tl.arange(0, TOKENS)
-        inside = (places >= 0) & (places < tl.minimum(length, room))
+        room = room // ALIGNED * ALIGNED
+        inside = (places >= 0) & (places < length) & (places < room)
         read = ()
         for n in tl.static_range(FILLED_COUNT):
             if arrays[FILLED_PLACES[n]] is not None:
