@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from windsock.measurement import device, device_rows
+from windsock.measurement import device, device_rows, result_memory
 from windsock.measurement.result_memory import numbered_labels
 from windsock.measurement.token_rows import TakenTokens
 
@@ -69,6 +69,48 @@ def test_memory_of_tokens_is_bounded_where_every_step_has_another_width(monkeypa
             words.release()
         assert len(device_rows._spare["cpu"]) == device_rows.MAX_SPARE
     assert max(words.size for words in device_rows._spare["cpu"]) == 300
+
+
+def test_the_next_step_uses_the_memory_of_the_results(monkeypatch: pytest.MonkeyPatch):
+    """On the same stream; two steps at a time have memory of their own."""
+    for name in ("_spare", "_last_words"):
+        monkeypatch.setattr(result_memory, name, {})
+    stream = 1
+    monkeypatch.setattr(result_memory, "current_stream", lambda device: stream)
+
+    def step(words: int) -> tuple[device.ResultMemory, int]:
+        memory = device.ResultMemory(torch.device("cpu"))
+        place = memory.take(words)
+        [used] = memory.tensors()
+        assert (place, len(used)) == ((0, 0, used.data_ptr()), words)  # no more is copied
+        return memory, place[2]
+
+    first, address = step(100)
+    first.release()
+    (second, same), (third, other) = step(80), step(100)
+    assert same == address != other
+    second.release()
+    stream = 2
+    assert step(100)[1] not in (address, other)
+    third.release()  # which is of the other stream
+    fourth, _ = step(100)
+    assert fourth.take(5)[:2] == (1, 0)
+    fourth.release()  # in two chunks: the next step needs a larger one
+    assert result_memory._spare == {}
+
+
+def test_the_memory_of_an_unusually_large_step_is_freed(monkeypatch: pytest.MonkeyPatch):
+    """After some steps that need less than half of it."""
+    for name in ("_spare", "_last_words"):
+        monkeypatch.setattr(result_memory, name, {})
+    sizes = []
+    for words in (1000, *[100] * 10):
+        memory = device.ResultMemory(torch.device("cpu"))
+        memory.take(words)
+        memory.tensors()
+        memory.release()
+        sizes += [chunk.size for chunk in result_memory._spare.values()]
+    assert (sizes[0], sizes[7], sizes[-1]) == (1000, 1000, 100)
 
 
 def test_labels_become_numbers():

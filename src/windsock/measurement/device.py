@@ -91,6 +91,7 @@ class Launches:
             except Exception as problem:  # noqa: BLE001 - the host can do it too
                 _tell_broken(problem)
             fetched += memory.fetched(fetch(memory.tensors(), copies, memory.number_labels))
+            memory.release()
         if self._by_torch:
             arrays = iter(fetch([tensor for result in self._by_torch for tensor in result.tensors()], copies))
             fetched += [result.fetched(arrays) for result in self._by_torch]

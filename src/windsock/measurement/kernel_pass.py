@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import attrgetter, methodcaller, or_
+from operator import or_
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -33,9 +33,6 @@ from windsock.measurement.token_rows import Request, TokenRows, clip_of
 from windsock.stats.rows import moved_to
 
 MAX_CHOICES = 256  # of an outline: there is one for every size of a batch
-
-# These are called by ``map``, which is faster than a loop of Python.
-_data_ptr, _version, _requires_grad = methodcaller("data_ptr"), attrgetter("_version"), attrgetter("requires_grad")
 
 
 class Launched(NamedTuple):
@@ -99,7 +96,7 @@ def _launched(prepared: Prepared, start: int, matrix: ResultMatrix) -> Launched:
 def _addresses(prepared: Prepared, start: int) -> list[int]:
     """Return the addresses of the tensors, from some sequence on."""
     if not start and not prepared.is_offset:
-        return [*map(_data_ptr, prepared.tensors)]
+        return [tensor.data_ptr() for tensor in prepared.tensors]
     return [
         tensor.data_ptr() + (start + first) * stride
         for tensor, first, stride in zip(prepared.tensors, prepared.starts, prepared.outline.strides, strict=True)
@@ -109,7 +106,7 @@ def _addresses(prepared: Prepared, start: int) -> list[int]:
 def _versions(tensors: Sequence[Any]) -> list[int]:
     """Return what changes when torch writes to tensors."""
     try:
-        return [*map(_version, tensors)]
+        return [tensor._version for tensor in tensors]
     except RuntimeError:  # a tensor of the inference mode has no version
         return [-1 if tensor.is_inference() else tensor._version for tensor in tensors]
 
@@ -232,7 +229,7 @@ def choose(batch: Batch, plan: Plan, launched: Launched, memory: ResultMemory, r
         is_update = "policy" in plan.parts
         if is_update:
             rows.clip = clip_of(plan.options)
-        if is_update or any(map(_requires_grad, prepared.tensors)):
+        if is_update or any([tensor.requires_grad for tensor in prepared.tensors]):  # noqa: C419
             choose_now(rows, memory)
     return rows
 

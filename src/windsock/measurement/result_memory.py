@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -103,15 +103,22 @@ class ResultMatrix:
         return Fetched(self.outline.plan, table, matrix[:first].view(np.float32), arrays, histograms, reduced)
 
 
+class Chunk(NamedTuple):
+    """Memory of a device, in words of 32 bits, and the stream on which it was allocated."""
+
+    tensor: Any
+    address: int
+    size: int
+    stream: int | None
+
+
 class ResultMemory:
     """Memory of one device for the results of a step's passes."""
 
     def __init__(self, device: Any) -> None:
         self.device = device
-        self._chunks: list[Any] = []
-        self._words = 0  # of all chunks; the length of a tensor takes long
-        self._size = self._free = 0  # words of the last chunk, and those that are left
-        self._end = 0  # the address behind it
+        self._chunks: list[Chunk] = []
+        self._free = 0  # words that are left of the last one
         self._full: list[ResultMatrix] = []
         self.rows: list[DeviceRows] = []  # tokens of chosen sequences
         self._open: dict[Plan, ResultMatrix] = {}
@@ -142,22 +149,39 @@ class ResultMemory:
 
     def chunk(self, part: ResultMatrix | DeviceRows) -> Any:
         """Return the tensor that a matrix or a choice is in."""
-        return self._chunks[part.chunk]
+        return self._chunks[part.chunk].tensor
 
     def take(self, words: int) -> tuple[int, int, int]:
         """Return the chunk of some new words, and their offset and address."""
-        import torch
-
         if words > self._free:
             # As many as in any of the last steps: then all results are copied together.
             size = max(words, 0 if self._chunks else max(_last_words.get(self.device, (0,))))
-            chunk = torch.empty(size, dtype=torch.int32, device=self.device)
-            self._chunks.append(chunk)
-            self._words += size
-            self._size = self._free = size
-            self._end = chunk.data_ptr() + 4 * size
-        before, self._free = self._free, self._free - words
-        return len(self._chunks) - 1, self._size - before, self._end - 4 * before
+            self._chunks.append(self._new_chunk(size))
+            self._free = self._chunks[-1].size
+        chunk = self._chunks[-1]
+        start = chunk.size - self._free
+        self._free -= words
+        return len(self._chunks) - 1, start, chunk.address + 4 * start
+
+    def _new_chunk(self, size: int) -> Chunk:
+        """Return a chunk of at least so many words: if possible that of an earlier step, as to allocate takes long.
+
+        Memory belongs to the stream on which it was allocated: when it is freed, torch gives it to others of that one.
+        """
+        stream, found = current_stream(self.device), _spare.pop(self.device, None)
+        if found is not None and found.size >= size and stream is not None and found.stream == stream:
+            return found
+        import torch
+
+        tensor = torch.empty(size, dtype=torch.int32, device=self.device)
+        return Chunk(tensor, int(tensor.data_ptr()), size, stream)
+
+    def release(self) -> None:
+        """Let a later step use the memory, after the results were copied to the host."""
+        if len(self._chunks) == 1:
+            [chunk] = self._chunks
+            if chunk.size <= 2 * max(_last_words.get(self.device, (0,))):  # not that of an unusually large step
+                _spare[self.device] = chunk
 
     def reduce(self) -> None:
         """Queue the reductions of all results over their sequences."""
@@ -184,11 +208,10 @@ class ResultMemory:
         """Return the tensors that have to be copied to the host."""
         if not self._chunks:
             return []
-        used = self._words - self._free
+        used = sum([chunk.size for chunk in self._chunks]) - self._free
         _last_words.setdefault(self.device, deque(maxlen=REMEMBERED_STEPS)).append(used)
-        if not self._free:
-            return self._chunks
-        return [*self._chunks[:-1], self._chunks[-1][: -self._free]]
+        *others, last = [chunk.tensor for chunk in self._chunks]
+        return [*others, last[: -self._free] if self._free else last]
 
     def fetched(self, chunks: Sequence[NDArray[Any]]) -> Iterator[Fetched]:
         """Yield the results from the copies of the tensors; rows take their choice from them."""
@@ -226,3 +249,5 @@ _last_sequences: WeakKeyDictionary[Table, int] = WeakKeyDictionary()
 """How many sequences the last step measured, by table."""
 _last_words: dict[Any, deque[int]] = {}
 """How many words of memory the last steps used, by device."""
+_spare: dict[Any, Chunk] = {}
+"""The memory of the last step, for the next one, by device."""
