@@ -156,10 +156,10 @@ def _completing(
     """
     places = None
     if rows is None or rows not in memory.rows:
-        located = tokens.located(batch)
-        if located is None or located[0] not in memory.rows:  # they are elsewhere
+        known = tokens.located(batch)
+        if known is None or known[0] not in memory.rows:  # they are elsewhere
             return None, 0
-        chosen, found = located
+        chosen, found = known
         assert isinstance(chosen, DeviceRows)
         rows, first, places = (chosen, found, None) if isinstance(found, int) else (chosen, 0, found)
     if rows.drop_if_overwritten():
