@@ -21,6 +21,7 @@ from windsock.stats.rows import FILLED, Table
 ALIGNED = 16  # words of 32 bits
 MAX_SPARE = 2
 IDS_LOOKED_AT = 4
+"""Of a list of ids, to see whether it is changed before the step ends."""
 
 _spare: dict[Any, list[TokenMemory]] = {}
 """Memory of up to MAX_SPARE steps that waits for its next use, by device."""
@@ -62,6 +63,9 @@ class DeviceRows(RowSet):
     of their own, from which the thread that asks for them copies them after the commit. Later steps use it again.
     """
 
+    _choice: NDArray[np.int32] | None = None
+    _chosen: Sequence[tuple[int, int, str]] = ()  # slot, place and id
+
     def __init__(
         self,
         ids: Any,
@@ -69,24 +73,19 @@ class DeviceRows(RowSet):
         layout: RowLayout,
         memory: TokenMemory,
         place: tuple[int, int, int],
+        waiting: Any = None,
     ) -> None:
         # To copy a thousand names takes longer than all else here: they are read when the step ends.
-        super().__init__(ids if isinstance(ids, list | tuple) else copied(ids), sequences, layout.criteria)
-        self._some_ids = self._look_at_ids()
-        self.layout = layout
-        self.chunk, self.offset, self.start = place  # of the choice, in the memory of results, and its address
-        self.waiting: Any = None  # kernel_pass.WaitingChoice, if the choice is still to be made
+        self.ids = ids if isinstance(ids, list | tuple) else copied(ids)
+        self._some_ids = ids[:: sequences // IDS_LOOKED_AT or 1] if isinstance(ids, list) else None
+        self.sequences, self.criteria, self.layout = sequences, layout.criteria, layout
+        self.chunk, self.offset, start = place  # of the choice, in the memory of results, and its address
+        self.addresses = start, memory.address
+        """Where the choice and the tokens are."""
+        self.waiting = waiting  # kernel_pass.WaitingChoice, if the choice is still to be made
         self.passes: dict[Any, Any] = {}
         """How passes complete these rows, by their outlines."""
         self._memory: TokenMemory | None = memory
-        self._choice: NDArray[np.int32] | None = None
-        self._chosen: list[tuple[int, int, str]] = []  # slot, place and id
-
-    @property
-    def addresses(self) -> tuple[int, int]:
-        """Where the choice and the tokens are."""
-        assert self._memory is not None
-        return self.start, self._memory.address
 
     def tensors(self, chunk: Any) -> tuple[Any, Any, Any]:
         """Return the choice, the scores and the tokens as tensors of their dtypes."""
@@ -107,16 +106,12 @@ class DeviceRows(RowSet):
     def take_choice(self, chunks: Sequence[NDArray[np.int32]]) -> None:
         """Take the choice from the copies of a step's results. Then the device has written the tokens too."""
         self.passes.clear()
-        if self._look_at_ids() != self._some_ids:
+        if self._some_ids is not None and self.ids[:: self.sequences // IDS_LOOKED_AT or 1] != self._some_ids:
             self.is_overwritten = True
             return
         self._choice = chunks[self.chunk][self.offset : self.offset + self.layout.choice_words].copy()
         ids, places = known_ids(self.ids), self._choice[: self.layout.count].tolist()
         self._chosen = [(slot, place, str(ids[place])) for slot, place in enumerate(places) if 0 <= place < len(ids)]
-
-    def _look_at_ids(self) -> Any:
-        """Return some of the ids, to see whether a list of them is changed before the step ends."""
-        return self.ids[:: max(1, self.sequences // IDS_LOOKED_AT)] if isinstance(self.ids, list) else None
 
     def picks(self) -> list[Pick]:
         """Return the chosen sequences: none if the choice failed."""

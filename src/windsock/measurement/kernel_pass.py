@@ -165,35 +165,35 @@ def _completing(
     if rows.drop_if_overwritten():
         memory.rows.remove(rows)
         return None, 0
-    filling = _filling(rows, places, outline, memory)
+    completing = filling = _filling(rows, places, outline, memory)
+    if rows.waiting is not None:
+        completing = _choosing(filling, rows.waiting, outline, memory)
     if places is None:
         rows.passes[outline] = filling
     rows.clip = clip_of(outline.plan.options)
-    return filling if rows.waiting is None else _choosing(filling, rows.waiting, outline, memory), first
+    return completing, first
 
 
 def _filling(rows: DeviceRows, places: Any, outline: Outline, memory: ResultMemory) -> Completing:
     """Return how a pass completes rows whose sequences were chosen before."""
-    on_device = None if places is None else moved_to(memory.device, places.astype(np.int32))
+    layout, on_device = rows.layout, None if places is None else moved_to(memory.device, places.astype(np.int32))
+    kernel = outline.completing.get((layout, None)) or _new_kernel(outline, layout, None)
     fill = *rows.addresses, None if on_device is None else on_device.data_ptr()
-    kernel, room = _completing_kernel(outline, rows.layout, None), rows.layout.room
-    return Completing(kernel, places is None, room, (fill, lambda: _fill(rows, memory, on_device)), rows, False)
+    return Completing(kernel, places is None, layout.room, (fill, lambda: _fill(rows, memory, on_device)), rows, False)
 
 
 def _choosing(filling: Completing, waiting: WaitingChoice, outline: Outline, memory: ResultMemory) -> Completing:
     """Return how a pass chooses the sequences and completes their rows."""
-    rows = filling.rows
-    kernel = _completing_kernel(outline, rows.layout, waiting.choice)
-    arguments = *filling.arguments, waiting.arguments(rows), lambda: waiting.tensors(rows, memory)
-    return Completing(kernel, (filling.kinds, waiting.key), filling.room, arguments, rows, True)
+    _, kinds, room, arguments, rows, _ = filling
+    kernel = outline.completing.get((rows.layout, waiting.choice)) or _new_kernel(outline, rows.layout, waiting.choice)
+    key, addresses = waiting.arguments(rows)
+    arguments = *arguments, addresses, lambda: waiting.tensors(rows, memory)
+    return Completing(kernel, (kinds, key), room, arguments, rows, True)
 
 
-def _completing_kernel(outline: Outline, layout: RowLayout, choice: Any) -> Any:
+def _new_kernel(outline: Outline, layout: RowLayout, choice: Any) -> Any:
     """Return the kernel of a pass that completes rows, and chooses them if there is a choice."""
-    kernel = outline.completing.get((layout, choice))
-    if kernel is None:
-        kernel = outline.make(fill=(layout.count, layout.columns), choice=choice)
-        outline.completing[layout, choice] = kernel
+    kernel = outline.completing[layout, choice] = outline.make(fill=(layout.count, layout.columns), choice=choice)
     return kernel
 
 
@@ -221,10 +221,10 @@ def choose(batch: Batch, plan: Plan, launched: Launched, memory: ResultMemory, r
     ids, start = located(batch, "ids")
     if len(ids) != sequences:
         ids = ids[start : start + sequences]
+    waiting = WaitingChoice(choice, launched, sequences, request.seed, _versions(prepared.tensors))
     tokens = TokenMemory.on(memory.device, layout.token_words)
-    rows = DeviceRows(ids, sequences, layout, tokens, memory.take(layout.choice_words))
+    rows = DeviceRows(ids, sequences, layout, tokens, memory.take(layout.choice_words), waiting)
     if sequences:
-        rows.waiting = WaitingChoice(choice, launched, sequences, request.seed, _versions(prepared.tensors))
         memory.rows.append(rows)
         is_update = "policy" in plan.parts
         if is_update:
@@ -255,24 +255,17 @@ class WaitingChoice(NamedTuple):
     seed: int
     versions: list[int]  # of the tensors, when they were measured
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What stands for the kinds of its arguments."""
-        return self.launched.prepared.outline, self.launched.aligned
-
     def is_unchanged(self) -> bool:
         """Return whether the tensors are what they were when they were measured."""
-        launched, tensors = self.launched, self.launched.prepared.tensors
-        addresses = _addresses(launched.prepared, launched.start)
-        return addresses == launched.tensor_addresses and _versions(tensors) == self.versions
+        prepared, start, _, addresses, *_ = self.launched
+        return _addresses(prepared, start) == addresses and _versions(prepared.tensors) == self.versions
 
-    def arguments(self, rows: DeviceRows) -> tuple[Any, Any, Any]:
-        """Return the addresses of the batch and of its arrays, and the numbers."""
-        launched = self.launched
-        outline, matrix = launched.prepared.outline, launched.matrix
-        results, _, _, arrays, *others, _ = launched.addresses
-        numbers = outline.width, matrix.capacity, launched.column, self.sequences, self.seed
-        return (results, rows.start + 4 * rows.layout.scores, *others), arrays, numbers
+    def arguments(self, rows: DeviceRows) -> tuple[tuple[Any, ...], tuple[Any, Any, Any]]:
+        """Return what stands for the kinds of the arguments, and these: the batch, its arrays, and the numbers."""
+        prepared, _, (results, _, _, arrays, *others, _), _, aligned, matrix, column = self.launched
+        outline, scores = prepared.outline, rows.addresses[0] + 4 * rows.layout.scores
+        numbers = outline.width, matrix.capacity, column, self.sequences, self.seed
+        return (outline, aligned), ((results, scores, *others), arrays, numbers)
 
     def tensors(self, rows: DeviceRows, memory: ResultMemory) -> tuple[Any, Any]:
         """Return the batch and its arrays as tensors."""
@@ -287,11 +280,11 @@ def choose_now(rows: DeviceRows, memory: ResultMemory) -> None:
     waiting, rows.waiting = rows.waiting, None
     if waiting is None:
         return
-    whole, arrays, numbers = waiting.arguments(rows)
+    key, (whole, arrays, numbers) = waiting.arguments(rows)
     device = memory.device
     with current_device(device.index):
         waiting.choice.launch(
-            waiting.key,
+            key,
             current_stream(device),
             ((*rows.addresses, None), whole, arrays),
             lambda: (_fill(rows, memory), *waiting.tensors(rows, memory)),

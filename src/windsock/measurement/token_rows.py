@@ -59,14 +59,12 @@ class Row:
 class RowSet:
     """The sequences that were chosen from one batch. Those of a device are known when the step ends."""
 
+    ids: Any
+    sequences: int
+    criteria: tuple[str, ...]
     clip: tuple[float, float] | None = None
     numbers: dict[str, int] | None = None
     is_overwritten = False  # its tensors changed before they were copied: it has no rows
-
-    def __init__(self, ids: Any, sequences: int, criteria: tuple[str, ...]) -> None:
-        self.ids = ids
-        self.sequences = sequences
-        self.criteria = criteria
 
     def picks(self) -> list[Pick]:
         """Return the chosen sequences in the order of the choice, when the step has ended."""
@@ -87,7 +85,7 @@ class HostRows(RowSet):
     """Sequences that were chosen on the host."""
 
     def __init__(self, ids: Sequence[Any], sequences: int, criteria: tuple[str, ...]) -> None:
-        super().__init__(ids, sequences, criteria)
+        self.ids, self.sequences, self.criteria = ids, sequences, criteria
         self.rows: list[Row] = []
 
     def picks(self) -> list[Pick]:
