@@ -34,9 +34,6 @@ class HostBatches:
         self._kept: dict[Key, list[Arrays]] = {}
         self._tokens = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._kept)
-
     def add(self, batch: Batch, plan: Plan) -> HostSelection | None:
         """Keep a small batch; return a large one, or one that finds no room, to be computed now."""
         tokens = math.prod(batch.shape)

@@ -68,6 +68,7 @@ class Measurement:
         self._added = 0
         self._on_host = HostBatches()
         self._on_devices = [Launches()]
+        self._is_collected = True
         self._tokens = TokenRows()
 
     def add(
@@ -82,6 +83,7 @@ class Measurement:
         batch = completed(batch, options, "data" in parts)
         plan = plan_of(batch.given, parts, options)
         with self._lock:
+            self._is_collected = False
             self._added += 1
             self._batches[plan] = self._batches.get(plan, 0) + 1
             self._newest[plan] = self._added
@@ -127,6 +129,7 @@ class Measurement:
         with self._lock:
             self._merge_states(other._states, other._missing)
             self._merge_coefficients(other._coefficients)
+            self._is_collected = self._is_collected and other._is_collected
             self._added += other._added
             for plan, count in other._batches.items():
                 self._batches[plan] = self._batches.get(plan, 0) + count
@@ -167,12 +170,13 @@ class Measurement:
         if not self._tokens:
             return None
         self._collect()
-        if self._tokens.are_overwritten:
+        taken = self._tokens.take()
+        if taken.are_overwritten:
             self._warn(
                 "tensors or ids of a batch were changed in place before the first policy part or the commit: the "
                 "tokens of that step are not stored (reported once)"
             )
-        return self._tokens.take()
+        return taken
 
     @property
     def missing(self) -> dict[str, str]:
@@ -192,9 +196,10 @@ class Measurement:
 
     def _collect(self) -> None:
         """Merge the batches that were only queued or copied so far."""
+        if self._is_collected:
+            return
         with self._lock:
-            if not self._on_host and not any(self._on_devices):
-                return
+            self._is_collected = True
             launched, self._on_devices = self._on_devices, [Launches()]
             for launches in launched:
                 with launches.collected() as selections:

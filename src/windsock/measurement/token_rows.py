@@ -64,7 +64,7 @@ class RowSet:
     criteria: tuple[str, ...]
     clip: tuple[float, float] | None = None
     numbers: dict[str, int] | None = None
-    is_overwritten = False  # its tensors changed before they were copied: it has no rows
+    is_overwritten = False  # its arrays changed before they were copied: it has no rows
 
     def picks(self) -> list[Pick]:
         """Return the chosen sequences in the order of the choice, when the step has ended."""
@@ -173,11 +173,6 @@ class TokenRows:
         self._sets += other._sets
         self._count = max(self._count, other._count)
 
-    @property
-    def are_overwritten(self) -> bool:
-        """Whether some have no rows because the tensors of their batch changed."""
-        return any(rows.is_overwritten for rows in self._sets)
-
     def take(self) -> TakenTokens:
         """Return the chosen sequences of all batches, and forget them."""
         sets, self._sets = self._sets, []
@@ -199,6 +194,11 @@ class TakenTokens:
     def __init__(self, sets: Sequence[RowSet], count: int) -> None:
         self._sets = sets
         self._count = count
+
+    @property
+    def are_overwritten(self) -> bool:
+        """Whether some have no rows because the arrays of their batch changed."""
+        return any([rows.is_overwritten for rows in self._sets])  # noqa: C419 - a generator takes longer
 
     def ids(self) -> list[str]:
         """Return the ids of the sequences."""

@@ -134,8 +134,8 @@ class SampleCollector(Collector):
         """Give samples without a step this one, and write all steps up to ``last``."""
         with self._lock:
             self._name_open_step(step)
-            known = {*self._choices, *self._measured}
-            for due in sorted([key for key in known if key is not None and (last is None or key <= last)]):
+            known = (*self._choices, *self._measured)
+            for due in sorted({key for key in known if key is not None and (last is None or key <= last)}):
                 self._write(due)
 
     def _name_open_step(self, step: int) -> None:
