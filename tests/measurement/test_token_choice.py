@@ -182,6 +182,19 @@ def test_micro_batches_complete_the_chosen_sequences(how: str):
         assert (row.arrays["old_log_probs"] == data["old_log_probs"][place]).all()
 
 
+@pytest.mark.parametrize("make", [np.array, torch.tensor, tuple])
+def test_ids_may_be_any_array_of_names_or_numbers(make):
+    """A micro-batch finds its sequences by them."""
+    data = {**arrays(), "ids": make(range(100, 112))}
+    measurement = Measurement(report=lambda what, error: pytest.fail(f"{what}: {error}"))
+    measurement.add(Batch(**data), ("data",), tokens=ASKED)
+    names = ("response_mask", "old_log_probs", "ids")
+    measurement.add(Batch(log_probs=data["old_log_probs"], **{name: data[name] for name in names}), ("policy",))
+    rows = kept_tokens(measurement)
+    assert {int(row.id) - 100 for row in rows} == chosen(arrays(), 12, 5).keys()
+    assert all("log_probs" in row.arrays for row in rows)
+
+
 def test_a_batch_of_another_step_or_without_ids_completes_nothing():
     """Only sequences that were chosen in the step are looked for."""
     data = arrays()

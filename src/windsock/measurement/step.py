@@ -199,7 +199,6 @@ class Measurement:
         if self._is_collected:
             return
         with self._lock:
-            self._is_collected = True
             launched, self._on_devices = self._on_devices, [Launches()]
             for launches in launched:
                 with launches.collected() as selections:
@@ -207,6 +206,7 @@ class Measurement:
                         self._measure(selection, selection.plan)
             for plan, of_host in self._on_host.take():
                 self._measure(of_host, plan)
+            self._is_collected = True
 
     def _measure(self, selection: Selection, plan: Plan) -> None:
         states, missing = measured_states(selection, plan, self.rank, self._report)

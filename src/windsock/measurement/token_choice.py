@@ -95,13 +95,13 @@ def _score(selection: HostSelection, criterion: Asked) -> Floats:
     return np.where(np.isfinite(totals), found, np.inf)
 
 
-def _largest(selection: HostSelection, channel: str, of: Callable[[Any], Any]) -> Floats:
+def _largest(selection: HostSelection, channel: str, function: Callable[[Any], Any]) -> Floats:
     """Return the largest value of a function of a channel in each sequence, 0 in one without tokens."""
     found = np.zeros(len(selection.counts))
     some = np.flatnonzero(selection.counts)
     if len(some):
         counts = selection.counts[some]
-        found[some] = np.maximum.reduceat(of(selection.channel(channel)), np.cumsum(counts) - counts)
+        found[some] = np.maximum.reduceat(function(selection.channel(channel)), np.cumsum(counts) - counts)
     return found
 
 

@@ -74,7 +74,7 @@ class RowSet:
         """Return their rows, once."""
         raise NotImplementedError
 
-    def places_of(self, ids: Iterable[Any]) -> Ints:
+    def places_of(self, ids: Any) -> Ints:
         """Return the places of sequences by their ids."""
         if self.numbers is None:
             self.numbers = {str(id): place for place, id in enumerate(known_ids(self.ids))}
@@ -150,7 +150,7 @@ class TokenRows:
         found = self._by_part(batch)
         if found is None and "ids" in batch.given:
             for rows in self._sets:
-                places = rows.places_of(batch.ids or ())
+                places = rows.places_of(batch.ids)
                 if (places >= 0).any():
                     return rows, places
         return found
