@@ -108,3 +108,13 @@ def test_a_failed_state_stays_one_when_it_is_merged(kind: str):
         assert values.has_failed(of.merge(failed, other))
         assert values.has_failed(of.merge(other, failed))
     assert not values.has_failed(of.from_values([np.nan, 1.0]))
+
+
+def test_a_device_that_fails_costs_no_batch_of_the_host(monkeypatch: pytest.MonkeyPatch):
+    """Its results are lost, once; those of the host are still computed."""
+    measurement = Measurement()
+    measurement.add(Batch(**make(6, 8, 0)))
+    monkeypatch.setattr(measurement._on_devices[0], "collected", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        measurement.finish("roll")
+    assert dict(measurement.finish("roll")) == dict(measure(Batch(**make(6, 8, 0))))

@@ -99,7 +99,7 @@ class Measurement:
         """Queue the pass over a batch on a device, which completes chosen rows too, and the choice of rows."""
         launches = self._on_devices[0]
         launched = launches.add(batch, plan, self._tokens)
-        request = self._tokens.wants(batch, plan.parts, tokens)
+        request = None if tokens is None else self._tokens.wants(batch, plan.parts, tokens)
         if request is None:
             return
         if launched is None:
