@@ -343,17 +343,19 @@ def _claimed_elsewhere(
     settings: Settings, info: RunInfo, folder: Path, wanted: int | None, first: int = 0, is_fixed: bool = True
 ) -> tuple[Writer, bool]:
     """Return a writer that no process of another machine is, and whether its segment was created."""
+    from windsock.transfer.claim_lock import claiming
     from windsock.transfer.claiming import claim_in_process, unasked_writer
 
     spool = settings.spool / info.id if settings.spool else folder
-    if settings.server:
-        claimed, problem = claim_in_process(_server_run(settings, info), spool, settings.role, wanted, first)
-    else:
-        claimed, problem = _claimed_over_ray(settings, folder, spool, wanted, is_fixed)
     try:
-        if claimed is not None:
-            claimed.begin(spool)
-            return claimed.writer, True
+        with claiming(spool):
+            if settings.server:
+                claimed, problem = claim_in_process(_server_run(settings, info), spool, settings.role, wanted, first)
+            else:
+                claimed, problem = _claimed_over_ray(settings, folder, spool, wanted, is_fixed)
+            if claimed is not None:
+                claimed.begin(spool)
+                return claimed.writer, True
     except OSError as error:
         problem = f"{spool}: {error.strerror}"
     writer = unasked_writer(settings.role, wanted, actor_id())

@@ -12,6 +12,7 @@ from segment_bytes import RUN_JSON, row, segment
 
 from windsock.journal import frames
 from windsock.transfer import sender as sender_module
+from windsock.transfer.claim_lock import claiming
 from windsock.transfer.claiming import claim_on, unasked_writer
 from windsock.transfer.destination import DestinationError
 from windsock.transfer.pieces import complete_frames
@@ -197,6 +198,25 @@ def test_what_was_received_is_not_sent_and_what_is_recorded_is_not_received(here
     assert [one.path.name for one in Sender(here, server).own_segments()] == [NAME]
     os.truncate(here / NAME, 100)  # a machine that lost power has less than it sent
     assert pull_new_bytes(server, here, Receiver(here)) == 0
+
+
+def test_a_segment_that_a_process_claims_is_not_pulled_before_it_is_begun(here: Path, there: Path):
+    """The server holds its first bytes before; other segments are continued meanwhile."""
+    server, other = Receiver(there), "trainer.7.1.0.seg"
+    data = segment(2)[0]
+    server.append(other, 0, data[:100], last=True)
+    assert pull_new_bytes(server, here, Receiver(here)) == 100
+    server.append(other, 100, data[100:])
+    with claiming(here):
+        claim = claim_on(server, here, "trainer")
+        assert pull_new_bytes(server, here, Receiver(here)) == len(data) - 100
+        claim.begin(here)
+    assert pull_new_bytes(server, here, Receiver(here)) == 0
+    name = f"trainer.{claim.writer.rank}.1.0.seg"
+    assert name in [one.path.name for one in Sender(here, server).own_segments()]
+    assert (here / name).read_bytes() == claim.head
+    server.append("trainer.8.1.0.seg", 0, data)
+    assert pull_new_bytes(server, here, Receiver(here)) == len(data)
 
 
 def test_a_rank_is_claimed_by_the_first_bytes_of_its_segment(here: Path, there: Path, tmp_path: Path):

@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,6 +22,7 @@ from windsock.relay.sending import Sending, ServerClient
 from windsock.relay.spool import SpoolClient
 from windsock.session import _joined_run
 from windsock.ticket import Ticket
+from windsock.transfer import claiming
 from windsock.transfer.http_destination import ServerRun
 from windsock.transfer.progress import read_progress
 from windsock.transfer.receiver import Limits, Receiver
@@ -178,6 +181,27 @@ def test_processes_that_join_get_ranks_that_no_launcher_gave(server: OddServer):
     for one in (*others, run):
         one.finish(timeout=60)
     assert set(copies(server, run)) == {f"trainer.{writer}.0.seg" for writer in ("0.1", "4.1", "5.1", "4.2")}
+
+
+def test_a_process_that_joins_begins_its_segment_before_another_one_pulls_it(
+    server: OddServer, monkeypatch: pytest.MonkeyPatch
+):
+    """The process that sends the run also pulls what others have sent."""
+    run = windsock.init(project="p", world_size=4, rank=0, server=server.url)
+    elsewhere = another_process(ticket_elsewhere(run))
+    until(lambda: (run.path / "trainer.4.1.0.seg").exists())  # it pulls
+    claim = claiming.claim_in_process
+
+    def slow_claim(*arguments: Any) -> Any:
+        found = claim(*arguments)
+        time.sleep(2)  # longer than a turn of the process
+        return found
+
+    monkeypatch.setattr(claiming, "claim_in_process", slow_claim)
+    other = another_process(run.ticket())
+    assert (other.writer.rank, other.writer.attempt) == (5, 1)
+    for one in (elsewhere, other, run):
+        one.finish(timeout=60)
 
 
 def another_process(ticket: str, rank: int | None = None) -> windsock.Run:

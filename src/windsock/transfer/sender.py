@@ -9,13 +9,14 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from windsock.journal.folder import RUN_FILE, SegmentFile, segments
 from windsock.journal.glance import segment_status
 from windsock.journal.regular_files import open_regular_file, read_regular_file
+from windsock.transfer.claim_lock import beginning
 from windsock.transfer.destination import Destination, DestinationError
 from windsock.transfer.pieces import pieces
 from windsock.transfer.received_list import ReceivedList
@@ -176,8 +177,11 @@ def pull_new_bytes(source: Destination, folder: Path, target: Destination) -> in
             continue
         try:
             for place, data in _new_parts(source, name, here.get(name, 0), held):
-                # What a source holds was checked, and may end within a frame where this part does.
-                target.append(name, place, data, last=True)
+                with nullcontext(True) if place else beginning(folder) as may_append:
+                    if not may_append:
+                        break  # it may be claimed by a process that has not begun it yet: the next turn will tell
+                    # What a source holds was checked, and may end within a frame where this part does.
+                    target.append(name, place, data, last=True)
                 pulled += len(data)
         except DestinationError as error:
             if error.reason not in OF_SEGMENT:
