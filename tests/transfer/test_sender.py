@@ -1,18 +1,20 @@
 """Tests of the sender: whatever fails on the way, the destination ends up with the bytes of the segments."""
 
+import errno
 import os
 import random
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from segment_bytes import RUN_JSON, row, segment
 
 from windsock.journal import frames
+from windsock.transfer import claim_lock
 from windsock.transfer import sender as sender_module
-from windsock.transfer.claim_lock import claiming
 from windsock.transfer.claiming import claim_on, unasked_writer
 from windsock.transfer.destination import DestinationError
 from windsock.transfer.pieces import complete_frames
@@ -207,7 +209,7 @@ def test_a_segment_that_a_process_claims_is_not_pulled_before_it_is_begun(here: 
     server.append(other, 0, data[:100], last=True)
     assert pull_new_bytes(server, here, Receiver(here)) == 100
     server.append(other, 100, data[100:])
-    with claiming(here):
+    with claim_lock.claiming(here):
         claim = claim_on(server, here, "trainer")
         assert pull_new_bytes(server, here, Receiver(here)) == len(data) - 100
         claim.begin(here)
@@ -217,6 +219,17 @@ def test_a_segment_that_a_process_claims_is_not_pulled_before_it_is_begun(here: 
     assert (here / name).read_bytes() == claim.head
     server.append("trainer.8.1.0.seg", 0, data)
     assert pull_new_bytes(server, here, Receiver(here)) == len(data)
+
+
+def test_a_filesystem_without_locks_costs_no_claim_and_no_segment(here: Path, monkeypatch: pytest.MonkeyPatch):
+    """Then a claimed segment may come from the server first, which is rare."""
+
+    def flock(fd: int, how: int) -> None:
+        raise OSError(errno.ENOSYS, "not implemented")
+
+    monkeypatch.setattr(claim_lock, "fcntl", SimpleNamespace(flock=flock, LOCK_SH=1, LOCK_EX=2, LOCK_NB=4))
+    with claim_lock.claiming(here), claim_lock.without_claims(here) as may_begin:
+        assert may_begin
 
 
 def test_a_rank_is_claimed_by_the_first_bytes_of_its_segment(here: Path, there: Path, tmp_path: Path):

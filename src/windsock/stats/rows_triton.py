@@ -883,7 +883,7 @@ class Pass:
             "TOKENS": TOKENS_AT_ONCE, "FILL": fill,
             **(choice.constants if choice else {"CHOICE": None, "CRITERIA": None}),
         }  # fmt: skip
-        # The exponentials of the mismatch need more, and so do the values of many sequences to choose from.
+        # The exponentials of the mismatch need more, and a pass that chooses is only one of a step.
         registers = None if "mismatch" in wanted or choice else shape.registers
         self._launch = Launcher(_rows, constants, {"num_warps": shape.warps, "maxnreg": registers})
         self._programs = 1 + constants["SECOND"]  # for each sequence

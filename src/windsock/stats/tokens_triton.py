@@ -66,8 +66,8 @@ class Constants(NamedTuple):
 class Criterion(NamedTuple):
     """The rows of a table from which a criterion is computed; -1 for none.
 
-    ``nan`` has the sum of a condition's inputs. The sum of a spread, which is near another number, tells only whether
-    it is finite.
+    ``nan`` has the sum of a condition's inputs. The sum of a spread is that of distances to some number: it only tells
+    whether all values are finite.
     """
 
     kind: int

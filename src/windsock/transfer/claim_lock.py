@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from windsock.journal.regular_files import open_regular_file
@@ -24,29 +24,35 @@ def claiming(folder: Path) -> Iterator[None]:
     path.parent.mkdir(exist_ok=True)
     fd = open_regular_file(path, FLAGS | os.O_CREAT)
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH)
+        with suppress(OSError):  # a filesystem without locks, as Lustre may be: the claim is worth more
+            fcntl.flock(fd, fcntl.LOCK_SH)
         yield
     finally:
         os.close(fd)
 
 
 @contextmanager
-def beginning(folder: Path) -> Iterator[bool]:
-    """Yield whether a segment may be begun in a folder: not while a process claims one."""
+def without_claims(folder: Path) -> Iterator[bool]:
+    """Yield whether a segment may be begun in a folder, because no process claims one; none will meanwhile."""
     try:
         fd = open_regular_file(_path(folder), FLAGS)
-    except FileNotFoundError:  # nobody has claimed one
+    except OSError:  # mostly there is no such file, because nobody has claimed a rank
         yield True
         return
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_free = True
-        except BlockingIOError:
-            is_free = False
-        yield is_free
+        yield _is_locked(fd)
     finally:
         os.close(fd)
+
+
+def _is_locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # see above
+        pass
+    return True
 
 
 def _path(folder: Path) -> Path:

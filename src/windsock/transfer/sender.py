@@ -16,7 +16,7 @@ from pathlib import Path
 from windsock.journal.folder import RUN_FILE, SegmentFile, segments
 from windsock.journal.glance import segment_status
 from windsock.journal.regular_files import open_regular_file, read_regular_file
-from windsock.transfer.claim_lock import beginning
+from windsock.transfer.claim_lock import without_claims
 from windsock.transfer.destination import Destination, DestinationError
 from windsock.transfer.pieces import pieces
 from windsock.transfer.received_list import ReceivedList
@@ -177,7 +177,7 @@ def pull_new_bytes(source: Destination, folder: Path, target: Destination) -> in
             continue
         try:
             for place, data in _new_parts(source, name, here.get(name, 0), held):
-                with nullcontext(True) if place else beginning(folder) as may_append:
+                with nullcontext(True) if place else without_claims(folder) as may_append:
                     if not may_append:
                         break  # it may be claimed by a process that has not begun it yet: the next turn will tell
                     # What a source holds was checked, and may end within a frame where this part does.
