@@ -63,6 +63,11 @@ OPEN = """() => new Promise((done) => {
 })"""
 MICRO_BATCHES, WARM_UP = 16, 4
 HOST_BAR, PASS_BAR, BYTES_BAR = 100.0, 1.0, 300.0  # µs of the host and per cent of the pass more, and kB, of a step
+CALLS = {
+    "measure, data part, µs": slice(0, 1), "measure, first policy part, µs": slice(1, 2),
+    "measure, second policy part, µs": slice(2, 3), f"measure, {MICRO_BATCHES - 2} further ones, µs": slice(3, -1),
+    "commit, µs": slice(-1, None),
+}  # fmt: skip
 BUSY_CYCLES = 40_000_000  # about 20 ms, in which the host queues a step
 CACHE_BYTES = 1 << 28  # more than a device's caches have
 PROFILES, PAUSE_IN_PROFILE = 6, 0.01  # seconds
@@ -249,8 +254,7 @@ class MeasuredSteps:
         self._run, self._sets, self._number = run, sets, number
         self._is_cuda = device == "cuda"
         self._cached = torch.empty(CACHE_BYTES if self._is_cuda else 0, dtype=torch.uint8, device=device)
-        self.calls: list[float] = []
-        self.commits: list[float] = []
+        self.times: list[list[float]] = []  # of each step, the seconds of its calls: measure, and the commit at the end
         self.passes: list[float] = []
 
     def step(self, number: int, counts: bool) -> None:
@@ -264,15 +268,15 @@ class MeasuredSteps:
         if self._is_cuda:
             torch.cuda.synchronize()
             torch.cuda._sleep(BUSY_CYCLES)
-        calls = self._timed(lambda: self._run.measure(batch, tokens=self._number))
-        calls += sum(self._timed(lambda micro=micro: self._run.measure(micro, part="policy")) for micro in micros)
+        times = [self._timed(lambda: self._run.measure(batch, tokens=self._number))]
+        times += [self._timed(lambda micro=micro: self._run.measure(micro, part="policy")) for micro in micros]
         if self._is_cuda:
             torch.cuda.synchronize()
         began = time.perf_counter()
         self._run.commit()
+        times.append(time.perf_counter() - began)
         if counts:
-            self.commits.append(time.perf_counter() - began)
-            self.calls.append(calls)
+            self.times.append(times)
 
     def profile(self, steps: int) -> None:
         """Time the kernels of some steps, in milliseconds."""
@@ -287,10 +291,9 @@ class MeasuredSteps:
         for n in range(0, len(events), each):
             self.passes.append(sum(event.time_range.elapsed_us() for event in events[n : n + each]) / 1e3)
 
-    @property
-    def host(self) -> list[float]:
-        """The host's time of each step."""
-        return [sum(both) for both in zip(self.calls, self.commits, strict=True)]
+    def sums(self, calls: slice) -> list[float]:
+        """Return the seconds of some calls, for each step."""
+        return [sum(times[calls]) for times in self.times]
 
     def _timed(self, call: Callable[[], None]) -> float:
         """Call with cold caches of the device, and return the seconds that the host needs."""
@@ -353,9 +356,9 @@ def step_tokens(dir: Path, options: argparse.Namespace) -> bool:
     print(f"{name}, torch {torch.__version__}, {rows} x {width:,} tokens, {MICRO_BATCHES} micro-batches, ", end="")
     print(f"{TOKEN_SAMPLES} sequences a step, {options.steps} steps\n")
     print(f"  {'medians':40}{'tokens=0':>12}{f'tokens={TOKEN_SAMPLES}':>12}{'more':>12}{'95 % interval':>20}")
-    more_line("measure: calls of a step, µs", none.calls, some.calls)
-    more_line("commit, µs", none.commits, some.commits)
-    host = more_line("host time of a step, µs", none.host, some.host)
+    for what, calls in CALLS.items():
+        more_line(what, none.sums(calls), some.sums(calls))
+    host = more_line("host time of a step, µs", none.sums(slice(None)), some.sums(slice(None)))
     holds = True
     if device == "cuda":
         before, after = statistics.median(none.passes), statistics.median(some.passes)

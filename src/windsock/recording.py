@@ -49,6 +49,8 @@ class Recording:
         self.path = path
         self.redactor = redactor
         self.step: int | None = None  # the last committed one
+        self.contributes = settings.replica == 0
+        """Whether what this process measures counts: replicas hold the same data as another process."""
         self.late_batches = 0  # measured for a step that was committed already
         self.began = time.perf_counter()
         self._shared = settings.alone is False
@@ -118,11 +120,6 @@ class Recording:
         self._declared |= new.keys()
         for how in sorted(set(new.values())):
             self.journal.event("counts", how=how, names=[name for name in new if new[name] == how])
-
-    @property
-    def contributes(self) -> bool:
-        """Whether what this process measures counts: replicas hold the same data as another process."""
-        return self.settings.replica == 0
 
     @property
     def next_step(self) -> int:

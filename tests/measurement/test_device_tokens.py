@@ -79,8 +79,8 @@ def test_a_device_chooses_and_copies_what_the_host_does(place: str, layout: str)
     """Every layout, with as many sequences as there are criteria and more."""
     data = LAYOUTS[layout]
     for number in (5,) if INTERPRETED else (1, 5, 9):
-        here = measured([(data, ("data",), Options())], Request(number, 11))
-        there = measured([(on(place, as_torch(data)), ("data",), Options())], Request(number, 11))
+        here = measured([(data, ("data",), Options())], (number, 11))
+        there = measured([(on(place, as_torch(data)), ("data",), Options())], (number, 11))
         same(there, here)
         assert layout == "empty" or here
 
@@ -263,14 +263,14 @@ def test_arrays_that_changed_before_they_are_copied_cost_their_tokens(place: str
 @pytest.mark.parametrize("place", ["kernel"], indirect=True)
 def test_tokens_that_fail_cost_no_metric_and_are_told(place: str, monkeypatch: pytest.MonkeyPatch):  # noqa: F811
     """The pass is queued again without them; the next step says why there are none."""
-    monkeypatch.setattr(device, "_unable", [])
+    monkeypatch.setattr(device, "unable", [])
 
     def step(report, breaks: bool = False) -> tuple[dict, list[MeasuredTokens]]:
         whole = Batch(**on(place, as_torch({**arrays(), "log_probs": arrays()["old_log_probs"] + 0.25})))
         measurement = Measurement(report=report)
         measurement.add(whole, ("data",), tokens=ASKED)
         if breaks:
-            monkeypatch.setattr(kernel_pass, "_filling", lambda *_: 1 / 0)
+            monkeypatch.setattr(kernel_pass, "_chosen_from", lambda *_: 1 / 0)
         measurement.add(whole, ("policy",))
         rows = kept_tokens(measurement)
         return dict(measurement.finish("roll")), rows
@@ -293,7 +293,7 @@ def test_several_batches_on_a_device_are_chosen_from_together(place: str):  # no
     def step(whole: Batch) -> list[MeasuredTokens]:
         measurement = Measurement(report=failed)
         for part in whole.split(3):
-            measurement.add(part, ("data",), tokens=Request(6, 3))
+            measurement.add(part, ("data",), tokens=(6, 3))
         return kept_tokens(measurement)
 
     same(step(Batch(**on(place, as_torch(data)))), step(Batch(**data)))

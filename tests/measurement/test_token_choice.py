@@ -7,14 +7,14 @@ import pytest
 import torch
 from token_reference import chosen, kept_tokens, rows_of
 
-from windsock.measurement import device
+from windsock.measurement import device, step
 from windsock.measurement.batch import Batch, BatchError
 from windsock.measurement.options import Options
 from windsock.measurement.step import Measurement
 from windsock.measurement.token_rows import MAX_SETS, Request
 from windsock.model import MeasuredTokens
 
-ASKED = Request(5, 7)
+ASKED = (5, 7)
 
 
 def arrays(sequences: int = 12, width: int = 20, seed: int = 0) -> dict:
@@ -99,7 +99,7 @@ def test_the_random_one_follows_from_the_seed_and_further_ones_are_random_too():
     data["response_mask"] = np.ones_like(data["response_mask"])
 
     def ids(count: int, seed: int) -> list[str]:
-        rows = taken(data, Request(count, seed))
+        rows = taken(data, (count, seed))
         assert {row.reason for row in rows} == {"random"}
         return [row.id for row in rows]
 
@@ -134,10 +134,10 @@ def cut(cap: float) -> dict:
 def test_a_choice_from_several_batches_is_that_from_all_of_them():
     """What is the most extreme of a step is so in its own batch."""
     data = arrays(40)
-    whole = {row.id: row.reason for row in taken(data, Request(5, 3))}
+    whole = {row.id: row.reason for row in taken(data, (5, 3))}
     measurement, other = Measurement(), Measurement()
     for n, part in enumerate(Batch(**data).split(5)):
-        (other if n == 3 else measurement).add(part, ("data",), tokens=Request(5, 3))
+        (other if n == 3 else measurement).add(part, ("data",), tokens=(5, 3))
     measurement.merge(other)
     assert {row.id: row.reason for row in kept_tokens(measurement)} == whole
     assert kept_tokens(measurement) == []
@@ -147,7 +147,7 @@ def test_more_batches_of_a_step_than_may_be_chosen_from_are_only_measured():
     """Memory is bounded in a step of many micro-batches."""
     measurement = Measurement()
     for n in range(MAX_SETS + 2):
-        measurement.add(Batch(**{**arrays(2, seed=n), "ids": [f"{n}-0", f"{n}-1"]}), ("data",), tokens=Request(32, 0))
+        measurement.add(Batch(**{**arrays(2, seed=n), "ids": [f"{n}-0", f"{n}-1"]}), ("data",), tokens=(32, 0))
     assert {int(row.id.split("-")[0]) for row in kept_tokens(measurement)} <= set(range(MAX_SETS))
 
 
@@ -235,14 +235,13 @@ def test_a_choice_that_fails_on_a_device_is_reported_and_not_tried_again(monkeyp
         tried.append(batch)
         raise RuntimeError("no compiler")
 
-    monkeypatch.setattr(device, "_unable", [])
+    monkeypatch.setattr(device, "unable", [])
     monkeypatch.setattr(device, "on_device", lambda batch: True)
     monkeypatch.setattr(device.Launches, "add", lambda self, batch, plan, located: "launched")
-    monkeypatch.setattr(device.kernel_pass, "choose", fail)
+    monkeypatch.setattr(step, "choose", fail)
     told: list[str] = []
     for _ in range(3):
         measurement = Measurement(report=lambda what, error: told.append(f"{what}: {error}"))
-        measurement._on_devices[0]._memories[None] = None
         batch = Batch(**arrays())
         object.__setattr__(batch, "device", None)
         measurement.add(batch, ("data",), tokens=ASKED)

@@ -39,7 +39,8 @@ def test_tokens_are_copied_when_they_are_asked_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(device_rows, "copied_on_side_stream", lambda tensor: asked.append(tensor) or tensor.clone())
     monkeypatch.setattr(device_rows, "_spare", {})
     layout = device_rows.RowLayout(("random",), ("log_probs",), False, 2, 16)
-    memory, words = device.ResultMemory(torch.device("cpu")), device_rows.TokenMemory.on("cpu", layout.token_words)
+    memory = device.ResultMemory(torch.device("cpu"))
+    words = device_rows.TokenMemory.on(memory.device, layout.token_words)
     rows = device_rows.DeviceRows(["a", "b"], 2, layout, words, memory.take(layout.choice_words))
     chosen, scores, tokens = rows.tensors(memory.chunk(rows))
     chosen[:2], scores[:2], tokens[:] = torch.tensor([1, -2], dtype=torch.int32), torch.tensor([7.0, 0.0]), 3.0
@@ -47,14 +48,14 @@ def test_tokens_are_copied_when_they_are_asked_for(monkeypatch: pytest.MonkeyPat
     assert rows.picks() == rows.made() == []  # before the results are there
     list(memory.fetched(device.fetch(memory.tensors(), [], memory.number_labels)))
     chosen[:] = -2  # by the next step
-    taken = TakenTokens([rows], 2)
+    taken = TakenTokens([rows])
     assert taken.ids() == ["b"]
     assert asked == []
     assert device_rows._spare == {}
     [found] = taken.fetch()
     assert (found.id, found.reason, found.arrays["log_probs"].tolist()) == ("b", "random", [3.0] * 16)
     assert [tensor.data_ptr() for tensor in asked] == [words.address]
-    assert device_rows._spare == {"cpu": [words]}
+    assert device_rows._spare == {None: [words]}
     assert rows.made() == []
 
 
@@ -62,13 +63,13 @@ def test_memory_of_tokens_is_bounded_where_every_step_has_another_width(monkeypa
     """Smaller memory makes room for larger, and no more than that of two steps waits for its next use."""
     monkeypatch.setattr(device_rows, "_spare", {})
     for size in (100, 40, 300, 299, 7):
-        used = [device_rows.TokenMemory.on("cpu", size) for _ in range(3)]
+        used = [device_rows.TokenMemory.on(torch.device("cpu"), size) for _ in range(3)]
         assert all(words.size >= size for words in used)
         assert len({words.address for words in used}) == 3
         for words in used:
             words.release()
-        assert len(device_rows._spare["cpu"]) == device_rows.MAX_SPARE
-    assert max(words.size for words in device_rows._spare["cpu"]) == 300
+        assert len(device_rows._spare[None]) == device_rows.MAX_SPARE
+    assert max(words.size for words in device_rows._spare[None]) == 300
 
 
 def test_the_next_step_uses_the_memory_of_the_results(monkeypatch: pytest.MonkeyPatch):

@@ -55,8 +55,6 @@ def chosen(batch: dict, sequences: int, count: int) -> dict[int, str]:
 def kept_tokens(measurement: Measurement) -> list[MeasuredTokens]:
     """Return the tokens that a measurement keeps."""
     taken = measurement.take_tokens()
-    if taken is None:
-        return []
     ids, found = taken.ids(), taken.fetch()
     assert [tokens.id for tokens in found] == ids
     return found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from windsock.measurement.domains import Domains
 from windsock.measurement.options import Options
 from windsock.measurement.packed_states import PackedStates
 from windsock.measurement.step import Measurement, check_part, laid_out
-from windsock.measurement.token_choice import MOST_SEQUENCES, seed_of
+from windsock.measurement.token_choice import MAX_SEED, MOST_SEQUENCES
 from windsock.measurement.token_rows import Request, TakenTokens
 from windsock.measurement.values import Measured
 from windsock.recording import Collector, Recording
@@ -86,14 +86,18 @@ class MeasurementCollector(Collector):
     def _request(self, batch: Batch, tokens: int | None, step: int | None, rank: int) -> Request | None:
         """Return how many sequences to keep the tokens of; None for none."""
         recording = self._recording
-        if tokens and "ids" not in batch.given:
-            recording.problems.warn("measure(tokens=…) needs Batch(ids=…), which run.sample(id=…) has too")
-        count = recording.settings.token_samples_per_step if tokens is None else operator.index(tokens)
+        count = recording.settings.token_samples_per_step if tokens is None else index(tokens)
         if not 0 <= count <= MOST_SEQUENCES:
             raise SettingsError(f"measure: tokens: expected 0 to {MOST_SEQUENCES} sequences, got {count}")
         if not count or not recording.contributes:
             return None
-        return Request(count, seed_of(recording.next_step if step is None else step, rank))
+        if "ids" not in batch.given:
+            if tokens:
+                recording.problems.warn("measure(tokens=…) needs Batch(ids=…), which run.sample(id=…) has too")
+            return None
+        if step is None:
+            step = 0 if recording.step is None else recording.step + 1
+        return count, hash((step, rank)) & MAX_SEED  # of integers it is the same in every process
 
     def uncommitted_steps(self) -> Collection[int | None]:
         """Return the steps that have measurements."""
@@ -103,13 +107,9 @@ class MeasurementCollector(Collector):
         """Write a step's values if this is rank 0, and its states if other processes have states of the same step."""
         measurement = self._take(step)
         finish = self._commit(measurement, step)
-        self._hand_over_tokens(measurement, step)
+        if measurement is not None and measurement.tokens.sets:
+            self._use_tokens(step, measurement.take_tokens())
         return finish
-
-    def _hand_over_tokens(self, measurement: Measurement | None, step: int) -> None:
-        tokens = None if measurement is None else measurement.take_tokens()
-        if tokens is not None:
-            self._use_tokens(step, tokens)
 
     def finish(self) -> None:
         """Write the states that were kept, if another process has joined."""
@@ -117,9 +117,12 @@ class MeasurementCollector(Collector):
 
     def share(self, step: int) -> Share:
         """Take a step out, to exchange it with other processes: ``commit_shares`` or ``commit_own`` writes it."""
-        self._taken = self._take(step)
-        self._hand_over_tokens(self._taken, step)
-        return Share() if self._taken is None else gather.share_of(self._taken, self._recording.contributes)
+        self._taken = taken = self._take(step)
+        if taken is None:
+            return Share()
+        if taken.tokens.sets:
+            self._use_tokens(step, taken.take_tokens())
+        return gather.share_of(taken, self._recording.contributes)
 
     def commit_own(self, step: int) -> Finish | None:
         """Write what ``share`` has taken out, where the exchange failed."""

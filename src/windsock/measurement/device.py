@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from windsock.device_copy.copies import DeviceCopy
 from windsock.measurement import kernel_pass, torch_pass
 from windsock.measurement.batch import Batch
-from windsock.measurement.device_rows import DeviceRows
 from windsock.measurement.device_selection import DeviceSelection, Fetched, selection_of
 from windsock.measurement.plan import Plan
 from windsock.measurement.result_memory import ResultMemory
-from windsock.measurement.token_rows import Request, TokenRows
+from windsock.measurement.token_rows import TokenRows
 from windsock.measurement.torch_pass import TorchResults
 from windsock.stats.rows import Table
 
@@ -55,26 +54,17 @@ class Launches:
             memory = self._memories.get(device)
             if memory is None:
                 memory = self._memories[device] = ResultMemory(device)
-            if memory.rows and plan.completes and not _unable:
+            if memory.rows and plan.completes and not unable:
                 try:
                     return kernel_pass.launch(kernels, batch, plan, memory, tokens)
                 except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
-                    _unable.append(problem)
+                    unable.append(problem)
             try:
                 return kernel_pass.launch(kernels, batch, plan, memory)
             except Exception as problem:  # noqa: BLE001 - a missing compiler, an old driver, …: torch measures as well
                 _tell_broken(problem)
         self._by_torch.append(torch_pass.launch(batch, plan))
         return None
-
-    def choose(self, batch: Batch, plan: Plan, launched: kernel_pass.Launched, request: Request) -> DeviceRows:
-        """Choose sequences of a batch whose pass was queued; after a failure, raise it and try no more."""
-        if not _unable:
-            try:
-                return kernel_pass.choose(batch, plan, launched, self._memories[batch.device], request)
-            except Exception as problem:  # noqa: BLE001 - it is raised
-                _unable.append(problem)
-        raise _unable[0]
 
     @contextmanager
     def collected(self) -> Iterator[list[DeviceSelection]]:
@@ -104,11 +94,11 @@ def _choose_waiting(memory: ResultMemory) -> None:
     """Make the choices of sequences that no pass has made. What fails is told with the next choice."""
     for rows in [rows for rows in memory.rows if rows.waiting is not None]:
         try:
-            if not _unable and not rows.drop_if_overwritten():
-                kernel_pass.choose_now(rows, memory)
+            if not unable:
+                kernel_pass.choose_waiting(rows)
                 continue
         except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
-            _unable.append(problem)
+            unable.append(problem)
         memory.rows.remove(rows)
 
 
@@ -171,5 +161,5 @@ def _tell_broken(problem: Exception) -> None:
 
 _broken: list[Exception] = []
 """The failure of the kernels; after it they are not tried again in this process."""
-_unable: list[Exception] = []
-"""The same of the kernel that chooses sequences."""
+unable: list[Exception] = []
+"""The same of the choice of sequences."""

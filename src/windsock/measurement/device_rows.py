@@ -23,8 +23,8 @@ MAX_SPARE = 2
 IDS_LOOKED_AT = 4
 """Of a list of ids, to see whether it is changed before the step ends."""
 
-_spare: dict[Any, list[TokenMemory]] = {}
-"""Memory of up to MAX_SPARE steps that waits for its next use, by device."""
+_spare: dict[int | None, list[TokenMemory]] = {}
+"""Memory of up to MAX_SPARE steps that waits for its next use, by the index of its device."""
 
 
 class TokenMemory(NamedTuple):
@@ -33,21 +33,21 @@ class TokenMemory(NamedTuple):
     tensor: Any
     address: int
     size: int  # in words of 32 bits
-    device: Any
+    device: int | None  # its index
 
     @classmethod
     def on(cls, device: Any, size: int) -> TokenMemory:
         """Return memory for so many words: that of an earlier step, if it is large enough."""
         try:
-            found = _spare[device].pop()  # atomic: no other thread gets the same
+            found = _spare[device.index].pop()  # atomic: no other thread gets the same
+            if found.size >= size:
+                return found
         except (KeyError, IndexError):
-            found = None
-        if found is not None and found.size >= size:
-            return found
+            pass
         import torch
 
         tensor = torch.empty(size, dtype=torch.int32, device=device)
-        return cls(tensor, int(tensor.data_ptr()), size, device)
+        return cls(tensor, int(tensor.data_ptr()), size, device.index)
 
     def release(self) -> None:
         """Let later steps use the memory."""
@@ -63,6 +63,12 @@ class DeviceRows(RowSet):
     of their own, from which the thread that asks for them copies them after the commit. Later steps use it again.
     """
 
+    waiting: Any = None
+    """The pass over the batch (``kernel_pass.Launched``), whose tensors it keeps, while the choice is to be made."""
+    state: Any  # of these tensors, when they were measured
+    kernel: Any  # tokens_triton.Choice
+    seed: int
+    _some_ids: Sequence[Any] | None = None  # of a list
     _choice: NDArray[np.int32] | None = None
     _chosen: Sequence[tuple[int, int, str]] = ()  # slot, place and id
 
@@ -73,19 +79,29 @@ class DeviceRows(RowSet):
         layout: RowLayout,
         memory: TokenMemory,
         place: tuple[int, int, int],
-        waiting: Any = None,
     ) -> None:
         # To copy a thousand names takes longer than all else here: they are read when the step ends.
-        self.ids = ids if isinstance(ids, list | tuple) else copied(ids)
-        self._some_ids = ids[:: sequences // IDS_LOOKED_AT or 1] if isinstance(ids, list) else None
-        self.sequences, self.criteria, self.layout = sequences, layout.criteria, layout
+        if isinstance(ids, list):
+            self._some_ids = ids[:: sequences // IDS_LOOKED_AT or 1]
+        elif not isinstance(ids, tuple):
+            ids = copied(ids)
+        self.ids, self.sequences, self.layout = ids, sequences, layout
         self.chunk, self.offset, start = place  # of the choice, in the memory of results, and its address
         self.addresses = start, memory.address
         """Where the choice and the tokens are."""
-        self.waiting = waiting  # kernel_pass.WaitingChoice, if the choice is still to be made
         self.passes: dict[Any, Any] = {}
         """How passes complete these rows, by their outlines."""
         self._memory: TokenMemory | None = memory
+
+    @property
+    def criteria(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names of the criteria."""
+        return self.layout.criteria
+
+    @property
+    def count(self) -> int:  # type: ignore[override]
+        """The number of sequences to choose."""
+        return self.layout.count
 
     def tensors(self, chunk: Any) -> tuple[Any, Any, Any]:
         """Return the choice, the scores and the tokens as tensors of their dtypes."""
@@ -96,13 +112,6 @@ class DeviceRows(RowSet):
         choice, scores = chunk[start : start + layout.choice_words].tensor_split([layout.scores])
         return choice, scores.view(torch.float32), self._memory.tensor[: layout.token_words].view(torch.float32)
 
-    def drop_if_overwritten(self) -> bool:
-        """Give up a choice that waits if its tensors were written to or moved since their pass; return whether so."""
-        if self.waiting is None or self.waiting.is_unchanged():
-            return False
-        self.waiting, self.is_overwritten = None, True
-        return True
-
     def take_choice(self, chunks: Sequence[NDArray[np.int32]]) -> None:
         """Take the choice from the copies of a step's results. Then the device has written the tokens too."""
         self.passes.clear()
@@ -110,7 +119,8 @@ class DeviceRows(RowSet):
             self.is_overwritten = True
             return
         self._choice = chunks[self.chunk][self.offset : self.offset + self.layout.choice_words].copy()
-        ids, places = known_ids(self.ids), self._choice[: self.layout.count].tolist()
+        ids = self.ids if isinstance(self.ids, (list, tuple)) else known_ids(self.ids)
+        places = self._choice[: self.layout.count].tolist()
         self._chosen = [(slot, place, str(ids[place])) for slot, place in enumerate(places) if 0 <= place < len(ids)]
 
     def picks(self) -> list[Pick]:

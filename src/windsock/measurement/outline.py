@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeGuard
 from windsock.measurement.batch import AXES, Batch, shape_of
 from windsock.measurement.device_rows import RowLayout
 from windsock.measurement.plan import Plan
+from windsock.measurement.token_rows import clip_of
 from windsock.stats.rows import Table, moved_to
 
 
@@ -24,8 +25,8 @@ class Outline:
     table: Table
     kernel: Any  # rows_triton.Pass
     make: Callable[..., Any]  # a kernel that completes the rows of chosen tokens too
-    completing: dict[tuple[RowLayout, Any], Any]
-    """Such kernels, by the layout of the rows and by the choice that they make, or None."""
+    completing: dict[tuple[RowLayout, Any], tuple[Any, Any]]
+    """Such a kernel, and one that chooses them before, by the layout of the rows and the choice."""
     choices: dict[Any, tuple[RowLayout, Any]]
     """Layouts and kernels of choices, by how many sequences are chosen, from how many, and where their columns are."""
     reduction: Any  # rows_triton.Reduction
@@ -36,6 +37,7 @@ class Outline:
     limits: Any
     floating: tuple[bool, ...]  # whether the copied arrays of the sequences are floating-point numbers
     host_names: tuple[str, ...]  # of the arrays of the sequences that are not on the device
+    clip: tuple[float, float] | None  # of the tokens, one by one
 
 
 class Prepared(NamedTuple):
@@ -86,11 +88,11 @@ def _all_located(batch: Batch, names: Sequence[str]) -> tuple[list[Any], list[in
         return [getattr(batch, name) for name in names], [0] * len(names)
     if batch.rows is None and whole.whole is None:
         return [getattr(batch if name in own else whole, name) for name in names], [0] * len(names)
-    found = [located(batch, name) for name in names]
+    found = [_located(batch, name) for name in names]
     return [array for array, _ in found], [start for _, start in found]
 
 
-def located(batch: Batch, name: str) -> tuple[Any, int]:
+def _located(batch: Batch, name: str) -> tuple[Any, int]:
     """Return an array and the sequence of it with which the batch begins, without cutting it."""
     start = 0
     while batch.whole is not None and name not in batch.own:
@@ -165,6 +167,7 @@ def _outline(
         limits=kernels.Limits.of(plan.options),
         floating=tuple(kind.is_floating_point for kind in dtypes[: len(on_device)]),
         host_names=tuple(name for name in plan.sequence_arrays if name not in on_device),
+        clip=clip_of(plan.options),
     )
 
 

@@ -20,6 +20,7 @@ from windsock.measurement.device import Launches
 from windsock.measurement.device_selection import ReducedSelection
 from windsock.measurement.domains import Domains, domain_states
 from windsock.measurement.host_batches import HostBatches
+from windsock.measurement.kernel_pass import Launched, choose
 from windsock.measurement.options import Options
 from windsock.measurement.packed_states import PackedStates, Packing
 from windsock.measurement.plan import Part, Plan, plan_of
@@ -69,7 +70,7 @@ class Measurement:
         self._on_host = HostBatches()
         self._on_devices = [Launches()]
         self._is_collected = True
-        self._tokens = TokenRows()
+        self.tokens = TokenRows()
 
     def add(
         self,
@@ -80,7 +81,7 @@ class Measurement:
     ) -> None:
         """Measure parts of a batch and merge the states into those of the step; ``tokens`` asks for rows of it."""
         options = options or Options()
-        batch = completed(batch, options, "data" in parts)
+        given, batch = batch, completed(batch, options, "data" in parts)
         plan = plan_of(batch.given, parts, options)
         with self._lock:
             self._is_collected = False
@@ -88,36 +89,44 @@ class Measurement:
             self._batches[plan] = self._batches.get(plan, 0) + 1
             self._newest[plan] = self._added
             if device.on_device(batch):
-                self._launch(batch, plan, tokens)
+                launched = self._on_devices[0].add(batch, plan, self.tokens)
+                if tokens is not None and "ids" in batch.given and "data" in parts:
+                    self._choose(given, plan, launched, tokens)
                 return
             selection = self._on_host.add(batch, plan)
         self._keep_tokens(batch, plan, selection, tokens)  # without the lock: a large batch takes long
         if selection is not None:
             self._measure(selection, plan)
 
-    def _launch(self, batch: Batch, plan: Plan, tokens: Request | None) -> None:
-        """Queue the pass over a batch on a device, which completes chosen rows too, and the choice of rows."""
-        launches = self._on_devices[0]
-        launched = launches.add(batch, plan, self._tokens)
-        request = None if tokens is None else self._tokens.wants(batch, plan.parts, tokens)
-        if request is None:
-            return
+    def _choose(self, batch: Batch, plan: Plan, launched: Launched | None, request: Request) -> None:
+        """Choose sequences of a batch whose pass was queued on a device."""
+        rows = self.tokens
+        if rows.sets:
+            further = rows.next_request(request)
+            if further is None:
+                return
+            request = further
         if launched is None:
             self._warn("tokens of measured sequences need Triton on this device: none are stored")
             return
+        if device.unable:
+            self._report("tokens", device.unable[0])
+            return
         try:
-            self._tokens.add(batch, launches.choose(batch, plan, launched, request), request.number)
+            rows.add(batch, choose(batch, plan, launched, request))
         except Exception as error:  # noqa: BLE001 - it is reported, and costs no metric
+            device.unable.append(error)
             self._report("tokens", error)
 
     def _keep_tokens(self, batch: Batch, plan: Plan, selection: HostSelection | None, tokens: Request | None) -> None:
         """Choose sequences of a batch on the host, or complete those that were chosen before."""
+        is_asked = "ids" in batch.given and "data" in plan.parts
         try:
-            located = self._tokens.located(batch) if plan.completes else None
-            request = self._tokens.wants(batch, plan.parts, tokens)
+            located = self.tokens.located(batch) if plan.completes else None
+            request = self.tokens.next_request(tokens) if tokens is not None and is_asked else None
             if request is not None:
                 rows = host_rows(batch, selection or HostSelection(batch, plan.options), plan, request)
-                self._tokens.add(batch, rows, request.number)
+                self.tokens.add(batch, rows)
             elif located is not None and isinstance(located[0], HostRows):
                 located[0].fill(batch, located[1], filled(plan))
                 located[0].clip = clip_of(plan.options)
@@ -136,7 +145,7 @@ class Measurement:
             self._newest |= other._newest
             self._on_host.merge(other._on_host)
             self._on_devices += [launches for launches in other._on_devices if launches]
-            self._tokens.merge(other._tokens)
+            self.tokens.merge(other.tokens)
 
     def _merge_states(self, states: Mapping[str, Floats], missing: Mapping[str, str]) -> None:
         known, self._packed = self._states, None
@@ -165,18 +174,17 @@ class Measurement:
                 self._packed = PackedStates.of(known).joined(self._coefficients)
         return self._packed
 
-    def take_tokens(self) -> TakenTokens | None:
-        """Return the tokens of the chosen sequences, once; None where none were chosen."""
-        if not self._tokens:
-            return None
+    def take_tokens(self) -> TakenTokens:
+        """Return the tokens of the chosen sequences, once."""
         self._collect()
-        taken = self._tokens.take()
-        if taken.are_overwritten:
-            self._warn(
-                "tensors or ids of a batch were changed in place before the first policy part or the commit: the "
-                "tokens of that step are not stored (reported once)"
-            )
-        return taken
+        sets, self.tokens.sets = self.tokens.sets, []
+        for rows in sets:
+            if rows.is_overwritten:
+                self._warn(
+                    "tensors or ids of a batch were changed in place before the first policy part or the commit: the "
+                    "tokens of that step are not stored (reported once)"
+                )
+        return TakenTokens(sets)
 
     @property
     def missing(self) -> dict[str, str]:

@@ -113,11 +113,6 @@ def _random(count: int, seed: int) -> Floats:
     return ((x ^ (x >> np.uint32(16))) >> np.uint32(8)).astype(np.float64)
 
 
-def seed_of(step: int, rank: int) -> int:
-    """Return the number from which the random choice of a step follows."""
-    return (step * 0x9E3779B1 + rank * 0x85EBCA77) & MAX_SEED
-
-
 def greedy(scores: Floats, count: int) -> Iterator[tuple[int, int]]:
     """Yield up to ``count`` sequences, each with the number of the criterion that it was chosen by."""
     left = scores.copy()

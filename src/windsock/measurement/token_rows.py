@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from windsock.measurement.batch import Batch, Ints, to_numpy
 from windsock.measurement.options import Options
-from windsock.measurement.plan import Part, Plan
+from windsock.measurement.plan import Plan
 from windsock.measurement.selection import HostSelection
 from windsock.measurement.token_choice import MAX_SEED, asked_of, chosen_of_all, greedy, scores_of
 from windsock.model import MeasuredTokens
@@ -30,6 +30,8 @@ MAX_TOKENS = 1 << 15
 MAX_SETS = 8
 """The batches of a step from which sequences are chosen; of more, the first."""
 
+Request = tuple[int, int]
+"""How many sequences to choose from a batch with ids, and the seed of the random one."""
 Places = int | Ints
 """Which sequences of a measured batch the sequences of another one are: the first of a stretch, or all; -1 for none."""
 
@@ -61,6 +63,7 @@ class RowSet:
 
     ids: Any
     sequences: int
+    count: int  # of the sequences to choose
     criteria: tuple[str, ...]
     clip: tuple[float, float] | None = None
     numbers: dict[str, int] | None = None
@@ -84,8 +87,8 @@ class RowSet:
 class HostRows(RowSet):
     """Sequences that were chosen on the host."""
 
-    def __init__(self, ids: Sequence[Any], sequences: int, criteria: tuple[str, ...]) -> None:
-        self.ids, self.sequences, self.criteria = ids, sequences, criteria
+    def __init__(self, ids: Sequence[Any], sequences: int, count: int, criteria: tuple[str, ...]) -> None:
+        self.ids, self.sequences, self.count, self.criteria = ids, sequences, count, criteria
         self.rows: list[Row] = []
 
     def picks(self) -> list[Pick]:
@@ -106,50 +109,34 @@ class HostRows(RowSet):
                     _write(row, name, _row(batch, name, found[0]))
 
 
-class Request(NamedTuple):
-    """How many sequences to choose from a batch with ids, and the seed of the random one."""
-
-    number: int
-    seed: int
-
-
 class TokenRows:
     """The rows of one step, of all its batches."""
 
     def __init__(self) -> None:
-        self._sets: list[RowSet] = []
-        self._count = 0
+        self.sets: list[RowSet] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._sets)
-
-    def wants(self, batch: Batch, parts: Sequence[Part], request: Request | None) -> Request | None:
-        """Return the request for a batch: None unless sequences are to be chosen from it."""
-        if request is None or request.number < 1 or "data" not in parts or "ids" not in batch.given:
+    def next_request(self, request: Request) -> Request | None:
+        """Return the request for a further batch, whose random choice is another one; None for no choice from it."""
+        if len(self.sets) >= MAX_SETS:
             return None
-        if len(self._sets) >= MAX_SETS:
-            return None
-        if not self._sets:
-            return request
-        before = sum(one.sequences for one in self._sets)
-        return Request(request.number, (request.seed + before) & MAX_SEED)
+        number, seed = request
+        return number, (seed + sum(one.sequences for one in self.sets)) & MAX_SEED
 
-    def add(self, batch: Batch, rows: RowSet, count: int) -> None:
+    def add(self, batch: Batch, rows: RowSet) -> None:
         """Keep the rows of a batch."""
-        self._sets.append(rows)
-        self._count = max(self._count, count)
-        whole: Batch | None = batch
-        while whole is not None:
-            whole.prepared[TokenRows] = rows
-            whole = whole.whole if whole.rows is None else None
+        self.sets.append(rows)
+        batch.prepared[TokenRows] = rows
+        while batch.rows is None and batch.whole is not None:
+            batch = batch.whole
+            batch.prepared[TokenRows] = rows
 
     def located(self, batch: Batch) -> tuple[RowSet, Places] | None:
         """Return the rows that a micro-batch of an update may complete, and which sequences it has."""
-        if not self._sets:
+        if not self.sets:
             return None
         found = self._by_part(batch)
         if found is None and "ids" in batch.given:
-            for rows in self._sets:
+            for rows in self.sets:
                 places = rows.places_of(batch.ids)
                 if (places >= 0).any():
                     return rows, places
@@ -160,7 +147,7 @@ class TokenRows:
         part, count = batch, batch.sequences
         while True:
             rows = part.prepared.get(TokenRows)
-            if rows is not None and rows in self._sets:
+            if rows is not None and rows in self.sets:
                 return rows, places
             if part.whole is None:
                 return None
@@ -170,13 +157,7 @@ class TokenRows:
 
     def merge(self, other: TokenRows) -> None:
         """Take the rows of another measurement of the same step."""
-        self._sets += other._sets
-        self._count = max(self._count, other._count)
-
-    def take(self) -> TakenTokens:
-        """Return the chosen sequences of all batches, and forget them."""
-        sets, self._sets = self._sets, []
-        return TakenTokens(sets, self._count)
+        self.sets += other.sets
 
 
 class Chosen(NamedTuple):
@@ -191,14 +172,8 @@ class Chosen(NamedTuple):
 class TakenTokens:
     """The chosen sequences of a step. Their tokens are fetched when they are asked for, after the commit."""
 
-    def __init__(self, sets: Sequence[RowSet], count: int) -> None:
+    def __init__(self, sets: Sequence[RowSet]) -> None:
         self._sets = sets
-        self._count = count
-
-    @property
-    def are_overwritten(self) -> bool:
-        """Whether some have no rows because the arrays of their batch changed."""
-        return any([rows.is_overwritten for rows in self._sets])  # noqa: C419 - a generator takes longer
 
     def ids(self) -> list[str]:
         """Return the ids of the sequences."""
@@ -217,17 +192,19 @@ class TakenTokens:
             return [Chosen(rows, n, pick.id, names[min(n, len(names) - 1)]) for n, pick in enumerate(rows.picks())]
         every = [(rows, n, pick) for rows in self._sets for n, pick in enumerate(rows.picks())]
         scores = [dict(zip(rows.criteria, pick.scores, strict=True)) for rows, _, pick in every]
-        found = [(*every[place], reason) for place, reason in chosen_of_all(scores, self._count)]
+        count = max((rows.count for rows in self._sets), default=0)
+        found = [(*every[place], reason) for place, reason in chosen_of_all(scores, count)]
         return [Chosen(rows, n, pick.id, reason) for rows, n, pick, reason in found]
 
 
 def host_rows(batch: Batch, selection: HostSelection, plan: Plan, request: Request) -> HostRows:
     """Choose sequences of a batch on the host, and copy their tokens."""
-    asked = asked_of(plan)
-    scores = scores_of(selection, asked, request.seed)
-    rows = HostRows([*known_ids(batch.ids)], batch.sequences, tuple(criterion.name for criterion in asked))
+    asked, (number, seed) = asked_of(plan), request
+    scores = scores_of(selection, asked, seed)
+    criteria = tuple(criterion.name for criterion in asked)
+    rows = HostRows([*known_ids(batch.ids)], batch.sequences, number, criteria)
     rows.clip = clip_of(plan.options) if "policy" in plan.parts else None
-    for place, _ in greedy(scores, request.number):
+    for place, _ in greedy(scores, number):
         rows.rows.append(
             Row(
                 Pick(str(rows.ids[place]), place, scores[:, place].tolist()),
