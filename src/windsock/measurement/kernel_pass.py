@@ -70,15 +70,15 @@ def launch(
     matrix = memory.matrix(outline, sequences)
     launched = _launched(prepared, start, memory, matrix)
     if sequences:
-        completing, rows = None, None
+        completing = chosen = None
         if tokens is not None:
             rows = whole.prepared.get(TokenRows)
             completing = None if rows is None else rows.passes.get(outline)
             if completing is None:
-                completing, rows, first = _completing(batch, rows, first, tokens, outline, memory)
+                completing, chosen, first = _completing(batch, rows, first, tokens, outline, memory)
         _queue(launched, sequences, completing, first)
-        if rows is not None and completing is not None:
-            rows.waiting = None
+        if chosen is not None:
+            chosen.waiting = None
     # Only now, so that a batch whose kernel failed is not counted.
     matrix.add(sequences, {name: copied(getattr(batch, name)) for name in outline.host_names})
     return launched
@@ -104,11 +104,15 @@ def _addresses(prepared: Prepared, start: int) -> list[int]:
 
 
 def _state_of(tensors: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return what changes when torch moves tensors or writes to them."""
+    """Return what changes when torch moves tensors or writes to them; nothing of those that need gradients."""
     try:
-        return [(tensor.data_ptr(), tensor._version) for tensor in tensors]
+        return [(tensor.data_ptr(), tensor._version) for tensor in tensors if not tensor.requires_grad]
     except RuntimeError:  # a tensor of the inference mode has no version
-        return [(tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version) for tensor in tensors]
+        return [
+            (tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version)
+            for tensor in tensors
+            if not tensor.requires_grad
+        ]
 
 
 def _queue(launched: Launched, sequences: int, completing: Completing | None, first: int) -> None:
@@ -211,7 +215,7 @@ def choose(batch: Batch, plan: Plan, launched: Launched, request: Request) -> De
         is_update = "policy" in plan.parts
         if is_update:
             rows.clip = outline.clip
-        if is_update or any([tensor.requires_grad for tensor in tensors]):  # noqa: C419
+        if is_update or len(rows.state) < len(tensors):
             _choose(rows)
     return rows
 
