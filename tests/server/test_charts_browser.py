@@ -127,8 +127,22 @@ def test_a_band_that_is_not_drawn_does_not_flatten_the_lines(pages: httpx.Client
         page.wait_for_function(f"count => ({PLOT})('critic/score').lines.length === count", arg=len(ends) + 1)
         ends.append(page.evaluate(f"() => ({PLOT})('critic/score').ys[1]"))
     assert ends[0] > 1 > ends[1] > (STEPS - 1) / STEPS
-    labels = page.evaluate(f"() => ({PLOT})('critic/score').chart.axes[0]._values.filter(Boolean)")
-    assert len(labels) > 1  # also of a run that takes milliseconds
+
+
+def test_the_axis_of_a_run_that_takes_milliseconds_has_several_labels(pages: httpx.Client, visit: Open):
+    """Wherever the axis begins, and none of them twice."""
+    page = visit(f"{pages.base_url}/?run=r00&tab=charts&filter=critic/score&x=relative")
+    drawn(page, "critic/score")
+    shown = f"""(xs) => {{
+        const plot = ({PLOT})('critic/score');
+        plot.xs = xs;
+        plot.chart.setScale('x', {{ min: xs[0], max: xs[1] }});
+        return new Promise((done) => requestAnimationFrame(() => done(plot.chart.axes[0]._values.filter(Boolean))));
+    }}"""
+    for ends in ((0.0091, 0.0109), (0, 0.0019), (0.0101, 0.0109), (0.5, 7.0)):
+        labels = page.evaluate(shown, ends)
+        assert len(labels) > 1, ends
+        assert len(labels) == len({*labels}), labels
 
 
 def test_the_filter_finds_ids_and_titles_in_both_languages(pages: httpx.Client, visit: Open):

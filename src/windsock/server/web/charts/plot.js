@@ -10,7 +10,7 @@ import { logLabels, logTicks, tickLabels } from "./ticks.js";
 import { lineInWords } from "./values.js";
 
 const DURATIONS = [
-  ...[-3, -2, -1, 0].flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power)),
+  ...[4, 3, 2, 1, 0].flatMap((places) => [1, 2, 5].map((digit) => digit / 10 ** places)),
   ...[10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200],
   ...[1, 2, 5, 10, 20, 50].map((days) => days * 86400),
 ];
