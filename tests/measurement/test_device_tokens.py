@@ -195,6 +195,25 @@ def test_a_choice_that_waits_keeps_its_tensors_and_never_a_graph(place: str, gra
 
 
 @pytest.mark.parametrize("place", ["kernel"], indirect=True)
+def test_a_choice_that_fails_keeps_no_tensors(place: str, monkeypatch: pytest.MonkeyPatch):  # noqa: F811
+    """Not even until the step ends: they may have a graph."""
+    monkeypatch.setattr(device, "unable", [])
+    from windsock.stats.tokens_triton import Choice  # needs Triton
+
+    monkeypatch.setattr(Choice, "launch", lambda *_: 1 / 0)
+    given = on(place, as_torch(arrays()))
+    given["old_entropy"].requires_grad_()
+    held, told = weakref.ref(given["advantages"]), []
+    measurement = Measurement(report=lambda what, error: told.append(f"{what}: {type(error).__name__}"))
+    measurement.add(Batch(**given), ("data",), tokens=ASKED)
+    assert told == ["tokens: ZeroDivisionError"]
+    device.unable[0].with_traceback(None)  # which has the frames of the calls
+    del given
+    gc.collect()
+    assert held() is None
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
 def test_a_choice_that_was_made_keeps_no_tensors(place: str):  # noqa: F811
     """The first update makes it; later ones, and batches with the same ids, complete the rows."""
     given = on(place, as_torch({**arrays(), "log_probs": arrays()["old_log_probs"] + 0.25}))

@@ -268,16 +268,18 @@ def _choose(rows: DeviceRows) -> None:
     key, (whole, arrays, numbers) = _chosen_from(rows)
     memory: ResultMemory = rows.waiting.memory
     device = memory.device
-    with current_device(device.index):
-        rows.kernel.launch(
-            key,
-            current_stream(device),
-            ((*rows.addresses, None), whole, arrays),
-            lambda: (_fill(rows, memory), *_tensors_chosen_from(rows)),
-            numbers,
-            rows.layout.room,
-        )
-    rows.waiting = None
+    try:
+        with current_device(device.index):
+            rows.kernel.launch(
+                key,
+                current_stream(device),
+                ((*rows.addresses, None), whole, arrays),
+                lambda: (_fill(rows, memory), *_tensors_chosen_from(rows)),
+                numbers,
+                rows.layout.room,
+            )
+    finally:
+        rows.waiting = None  # after a failure too: it keeps tensors, and a graph if these have one
 
 
 def _cut(prepared: Prepared, start: int, sequences: int) -> list[Any]:
