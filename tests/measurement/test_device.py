@@ -431,7 +431,12 @@ def test_torch_measures_where_the_kernels_fail(monkeypatch: pytest.MonkeyPatch, 
     limits = SimpleNamespace(of=lambda options: None)
     reduction = SimpleNamespace(spare={})
     vars(kernels).update(
-        ARRAYS=("log_probs", "advantages"), MOST_ARRAYS=8, Pass=Pass, Reduction=lambda table: reduction, Limits=limits
+        ARRAYS=("log_probs", "advantages"),
+        MOST_ARRAYS=8,
+        Pass=Pass,
+        Reduction=lambda table: reduction,
+        Limits=limits,
+        NO_FILL=(None,) * 3,
     )
     monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))
     monkeypatch.setattr(device, "_kernels", lambda kind: kernels)

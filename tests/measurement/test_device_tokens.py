@@ -68,6 +68,13 @@ LAYOUTS = {
     "kept": {**arrays(), "keep": np.arange(12) % 3 > 0},
     "kept tokens": {**arrays(), "keep": np.random.default_rng(3).random((12, 20)) > 0.3},
     "one": arrays(1),
+    "one token": arrays(9, 1),
+    "other dtypes": {
+        **arrays(),
+        "response_mask": arrays()["response_mask"].astype(np.int64),
+        "actions": np.ones((12, 20), np.int32),
+        "advantages": arrays()["advantages"].astype(np.float64),
+    },
     "empty": {**arrays(), "response_mask": np.zeros((12, 20), np.bool_)},
     "few arrays": {name: arrays()[name] for name in ("response_mask", "old_log_probs", "advantages", "ids")},
 }
@@ -203,10 +210,15 @@ def test_a_choice_that_fails_keeps_no_tensors(place: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(Choice, "launch", lambda *_: 1 / 0)
     given = on(place, as_torch(arrays()))
     given["old_entropy"].requires_grad_()
+    others = Measurement(report=failed)
+    others.add(Batch(**given), ("data",))
     held, told = weakref.ref(given["advantages"]), []
     measurement = Measurement(report=lambda what, error: told.append(f"{what}: {type(error).__name__}"))
     measurement.add(Batch(**given), ("data",), tokens=ASKED)
     assert told == ["tokens: ZeroDivisionError"]
+    # Every token is counted once, in the quantiles too.
+    assert dict(measurement.finish("roll")) == pytest.approx(dict(others.finish("roll")), rel=1e-5, nan_ok=True)
+    assert kept_tokens(measurement) == []
     device.unable[0].with_traceback(None)  # which has the frames of the calls
     del given
     gc.collect()
@@ -289,7 +301,7 @@ def test_tokens_that_fail_cost_no_metric_and_are_told(place: str, monkeypatch: p
         measurement = Measurement(report=report)
         measurement.add(whole, ("data",), tokens=ASKED)
         if breaks:
-            monkeypatch.setattr(kernel_pass, "_chosen_from", lambda *_: 1 / 0)
+            monkeypatch.setattr(kernel_pass, "_completing", lambda *_: 1 / 0)
         measurement.add(whole, ("policy",))
         rows = kept_tokens(measurement)
         return dict(measurement.finish("roll")), rows

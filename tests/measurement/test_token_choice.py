@@ -7,7 +7,7 @@ import pytest
 import torch
 from token_reference import chosen, kept_tokens, rows_of
 
-from windsock.measurement import device, step
+from windsock.measurement import device, kernel_pass
 from windsock.measurement.batch import Batch, BatchError
 from windsock.measurement.options import Options
 from windsock.measurement.step import Measurement
@@ -229,21 +229,23 @@ def test_a_device_without_kernels_stores_no_tokens_and_says_so(monkeypatch: pyte
 
 def test_a_choice_that_fails_on_a_device_is_reported_and_not_tried_again(monkeypatch: pytest.MonkeyPatch):
     """A kernel that does not compile takes long to find that out."""
-    tried: list[Batch] = []
+    tried: list[Request | None] = []
 
-    def fail(batch: Batch, *_: object) -> None:
-        tried.append(batch)
-        raise RuntimeError("no compiler")
+    def launch(*given: object) -> None:
+        request = given[5] if len(given) > 5 else None
+        tried.append(request)
+        if request is not None:
+            raise RuntimeError("no compiler")
 
     monkeypatch.setattr(device, "unable", [])
     monkeypatch.setattr(device, "on_device", lambda batch: True)
-    monkeypatch.setattr(device.Launches, "add", lambda self, batch, plan, located: "launched")
-    monkeypatch.setattr(step, "choose", fail)
+    monkeypatch.setattr(device, "_kernels", lambda kind: device)
+    monkeypatch.setattr(kernel_pass, "launch", launch)
     told: list[str] = []
     for _ in range(3):
         measurement = Measurement(report=lambda what, error: told.append(f"{what}: {error}"))
         batch = Batch(**arrays())
-        object.__setattr__(batch, "device", None)
+        object.__setattr__(batch, "device", torch.device("cuda"))
         measurement.add(batch, ("data",), tokens=ASKED)
-    assert len(tried) == 1
+    assert tried == [ASKED, None, None, None]  # the metrics do not need the tokens
     assert told == ["tokens: no compiler"] * 3

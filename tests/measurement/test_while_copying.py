@@ -38,11 +38,14 @@ def test_tokens_are_copied_when_they_are_asked_for(monkeypatch: pytest.MonkeyPat
     asked = []
     monkeypatch.setattr(device_rows, "copied_on_side_stream", lambda tensor: asked.append(tensor) or tensor.clone())
     monkeypatch.setattr(device_rows, "_spare", {})
-    layout = device_rows.RowLayout(("random",), ("log_probs",), False, 2, 16)
+    layout = device_rows.RowLayout(("random",), ("log_probs",), False, 2, 16, description=32)
     memory = device.ResultMemory(torch.device("cpu"))
     words = device_rows.TokenMemory.on(memory.device, layout.token_words)
-    rows = device_rows.DeviceRows(["a", "b"], 2, layout, words, memory.take(layout.choice_words))
-    chosen, scores, tokens = rows.tensors(memory.chunk(rows))
+    rows = device_rows.DeviceRows(
+        ["a", "b"], 2, device_rows.Chooser(layout, None, None), 0, words, memory.take(layout.choice_words)
+    )
+    choice, tokens = rows.tensors(memory.chunk(rows))
+    chosen, scores = choice[layout.chosen :], choice[layout.scores :].view(torch.float32)
     chosen[:2], scores[:2], tokens[:] = torch.tensor([1, -2], dtype=torch.int32), torch.tensor([7.0, 0.0]), 3.0
     memory.rows.append(rows)
     assert rows.picks() == rows.made() == []  # before the results are there

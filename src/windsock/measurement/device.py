@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from windsock.device_copy.copies import DeviceCopy
 from windsock.measurement import kernel_pass, torch_pass
 from windsock.measurement.batch import Batch
+from windsock.measurement.device_rows import DeviceRows
 from windsock.measurement.device_selection import DeviceSelection, Fetched, selection_of
 from windsock.measurement.plan import Plan
 from windsock.measurement.result_memory import ResultMemory
-from windsock.measurement.token_rows import TokenRows
+from windsock.measurement.token_rows import Request, TokenRows
 from windsock.measurement.torch_pass import TorchResults
 from windsock.stats.rows import Table
 
@@ -43,10 +44,13 @@ class Launches:
     def __bool__(self) -> bool:
         return bool(self._memories or self._by_torch)
 
-    def add(self, batch: Batch, plan: Plan, tokens: TokenRows | None = None) -> kernel_pass.Launched | None:
+    def add(
+        self, batch: Batch, plan: Plan, tokens: TokenRows | None = None, request: Request | None = None
+    ) -> DeviceRows | None:
         """Queue the pass over a batch, which completes the rows of chosen tokens. This never waits for the device.
 
-        Return what was launched by a kernel; None if torch computes the pass, which completes no rows.
+        With a request, return the rows of sequences that are chosen from this batch. There are none if torch computes
+        the pass, and none after a failure of such rows, which ``unable`` has.
         """
         device = batch.device
         kernels = _kernels(device.type)
@@ -54,13 +58,17 @@ class Launches:
             memory = self._memories.get(device)
             if memory is None:
                 memory = self._memories[device] = ResultMemory(device)
-            if memory.rows and plan.completes and not unable:
+            completed = tokens if memory.rows and plan.completes else None
+            if (completed or request) and not unable:
                 try:
-                    return kernel_pass.launch(kernels, batch, plan, memory, tokens)
+                    rows = kernel_pass.launch(kernels, batch, plan, memory, completed, request)
                 except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
                     unable.append(problem)
+                else:
+                    return rows if rows is None or not rows.is_urgent or _is_chosen(rows, memory) else None
             try:
-                return kernel_pass.launch(kernels, batch, plan, memory)
+                kernel_pass.launch(kernels, batch, plan, memory)
+                return None
             except Exception as problem:  # noqa: BLE001 - a missing compiler, an old driver, …: torch measures as well
                 _tell_broken(problem)
         self._by_torch.append(torch_pass.launch(batch, plan))
@@ -75,7 +83,8 @@ class Launches:
         fetched: list[Fetched] = []
         copies: list[DeviceCopy] = []
         for memory in self._memories.values():
-            _choose_waiting(memory)
+            for rows in [rows for rows in memory.rows if rows.waiting is not None]:
+                _is_chosen(rows, memory)
             try:
                 memory.reduce()
             except Exception as problem:  # noqa: BLE001 - the host can do it too
@@ -90,16 +99,16 @@ class Launches:
             copy.release()
 
 
-def _choose_waiting(memory: ResultMemory) -> None:
-    """Make the choices of sequences that no pass has made. What fails is told with the next choice."""
-    for rows in [rows for rows in memory.rows if rows.waiting is not None]:
-        try:
-            if not unable:
-                kernel_pass.choose_waiting(rows)
-                continue
-        except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
-            unable.append(problem)
-        memory.rows.remove(rows)
+def _is_chosen(rows: DeviceRows, memory: ResultMemory) -> bool:
+    """Make a choice of sequences that no pass has made; return whether that did not fail."""
+    try:
+        if not unable:
+            kernel_pass.choose_waiting(rows, memory)
+            return True
+    except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
+        unable.append(problem)
+    memory.rows.remove(rows)
+    return False
 
 
 def _alike(fetched: Iterable[Fetched]) -> Iterable[list[Fetched]]:

@@ -64,10 +64,9 @@ class DeviceRows(RowSet):
     """
 
     waiting: Any = None
-    """The pass over the batch (``kernel_pass.Launched``), whose tensors it keeps, while the choice is to be made."""
+    """The tensors of the batch, while the choice is to be made."""
     state: Any  # of these tensors, when they were measured
-    kernel: Any  # tokens_triton.Choice
-    seed: int
+    is_urgent = False  # the choice cannot wait
     _some_ids: Sequence[Any] | None = None  # of a list
     _choice: NDArray[np.int32] | None = None
     _chosen: Sequence[tuple[int, int, str]] = ()  # slot, place and id
@@ -76,7 +75,8 @@ class DeviceRows(RowSet):
         self,
         ids: Any,
         sequences: int,
-        layout: RowLayout,
+        chooser: Chooser,
+        seed: int,
         memory: TokenMemory,
         place: tuple[int, int, int],
     ) -> None:
@@ -85,7 +85,8 @@ class DeviceRows(RowSet):
             self._some_ids = ids[:: sequences // IDS_LOOKED_AT or 1]
         elif not isinstance(ids, tuple):
             ids = copied(ids)
-        self.ids, self.sequences, self.layout = ids, sequences, layout
+        self.ids, self.sequences, self.seed = ids, sequences, seed
+        self.layout, self.kernel, _ = chooser
         self.chunk, self.offset, start = place  # of the choice, in the memory of results, and its address
         self.addresses = start, memory.address
         """Where the choice and the tokens are."""
@@ -103,14 +104,14 @@ class DeviceRows(RowSet):
         """The number of sequences to choose."""
         return self.layout.count
 
-    def tensors(self, chunk: Any) -> tuple[Any, Any, Any]:
-        """Return the choice, the scores and the tokens as tensors of their dtypes."""
+    def tensors(self, chunk: Any) -> tuple[Any, Any]:
+        """Return the choice and the tokens as tensors of their dtypes."""
         import torch
 
         assert self._memory is not None
         layout, start = self.layout, self.offset
-        choice, scores = chunk[start : start + layout.choice_words].tensor_split([layout.scores])
-        return choice, scores.view(torch.float32), self._memory.tensor[: layout.token_words].view(torch.float32)
+        choice = chunk[start : start + layout.choice_words]
+        return choice, self._memory.tensor[: layout.token_words].view(torch.float32)
 
     def take_choice(self, chunks: Sequence[NDArray[np.int32]]) -> None:
         """Take the choice from the copies of a step's results. Then the device has written the tokens too."""
@@ -118,9 +119,10 @@ class DeviceRows(RowSet):
         if self._some_ids is not None and self.ids[:: self.sequences // IDS_LOOKED_AT or 1] != self._some_ids:
             self.is_overwritten = True
             return
-        self._choice = chunks[self.chunk][self.offset : self.offset + self.layout.choice_words].copy()
+        layout = self.layout
+        self._choice = chunks[self.chunk][self.offset : self.offset + layout.choice_words].copy()
         ids = self.ids if isinstance(self.ids, (list, tuple)) else known_ids(self.ids)
-        places = self._choice[: self.layout.count].tolist()
+        places = self._choice[layout.chosen : layout.chosen + layout.count].tolist()
         self._chosen = [(slot, place, str(ids[place])) for slot, place in enumerate(places) if 0 <= place < len(ids)]
 
     def picks(self) -> list[Pick]:
@@ -153,6 +155,14 @@ class DeviceRows(RowSet):
         return Row(pick, Columns(names, words[: len(names)].view(np.float32)), actions, flags=words[-1])
 
 
+class Chooser(NamedTuple):
+    """How sequences are chosen from batches of one kind."""
+
+    layout: RowLayout
+    kernel: Any  # tokens_triton.Choice
+    describing: Any  # the kernel (rows_triton.Pass) that describes a batch for it
+
+
 class Columns(Mapping[str, NDArray[np.float32]]):
     """The arrays of one row by name; they are cut when they are used, after the commit."""
 
@@ -181,7 +191,13 @@ class RowLayout:
     """What rows have: the criteria of the choice, the names of the arrays, actions; how many, and their tokens."""
 
     def __init__(
-        self, criteria: tuple[str, ...], names: tuple[str, ...], has_actions: bool, count: int, room: int
+        self,
+        criteria: tuple[str, ...],
+        names: tuple[str, ...],
+        has_actions: bool,
+        count: int,
+        room: int,
+        description: int,
     ) -> None:
         self.criteria = criteria
         self.names = names
@@ -190,10 +206,12 @@ class RowLayout:
         self.room = room
         self.columns = len(names) + has_actions + 1
         """The number of words of a token: the last one has its flags."""
-        self.scores = aligned(count)
-        """Where the scores begin, after the choice."""
+        self.chosen = description
+        """Where the chosen sequences begin, after the description of the batch."""
+        self.scores = self.chosen + aligned(count)
+        """Where the scores begin, after those."""
         self.choice_words = self.scores + aligned(count * len(criteria))
-        """The number of words of both."""
+        """The number of words of all three."""
         self.token_words = count * self.columns * room
         """The number of words of all rows."""
 
@@ -204,18 +222,28 @@ def layout_of(plan: Plan, count: int, tokens: int) -> RowLayout:
     known = sources(plan)
     names = (*FILLED, *(name for name in KEPT if name not in FILLED and name in known))
     criteria = tuple(asked.name for asked in asked_of(plan))
-    return RowLayout(criteria, names, plan.repeats, count, aligned(min(tokens, MAX_TOKENS)))
+    room, description = aligned(min(tokens, MAX_TOKENS)), _kernels().DESCRIPTION_WORDS
+    return RowLayout(criteria, names, plan.repeats, count, room, description)
 
 
 @lru_cache(maxsize=64)
 def kernel_of(
-    plan: Plan, table: Table, layout: RowLayout, keep: int, packed: bool, aligned: bool, sequences: int
+    plan: Plan,
+    table: Table,
+    layout: RowLayout,
+    keep: int,
+    packed: bool,
+    aligned: bool,
+    sequences: int,
+    dtypes: tuple[Any, ...],
 ) -> Any:
-    """Return the kernel that chooses rows from up to so many sequences."""
+    """Return the kernel that chooses rows from up to so many sequences, whose arrays have some dtypes."""
     kernels = _kernels()
     criteria = [kernels.Criterion.of(table, asked.channels, asked.statistic, asked.sign) for asked in asked_of(plan)]
     kept = [sources(plan).get(name) for name in layout.names]
-    return kernels.Choice(table, criteria, kept, layout.has_actions, layout.count, keep, packed, aligned, sequences)
+    return kernels.Choice(
+        table, criteria, kept, layout.has_actions, layout.count, keep, packed, aligned, sequences, dtypes, layout.room
+    )
 
 
 @lru_cache(maxsize=64)

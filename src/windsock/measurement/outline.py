@@ -10,10 +10,17 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeGuard
 
 from windsock.measurement.batch import AXES, Batch, shape_of
-from windsock.measurement.device_rows import RowLayout
+from windsock.measurement.device_rows import Chooser
 from windsock.measurement.plan import Plan
 from windsock.measurement.token_rows import clip_of
 from windsock.stats.rows import Table, moved_to
+
+Completing = tuple[Any, bool | None, int, Any, Callable[[], Any]]
+"""How a pass completes rows of chosen tokens.
+
+These are its kernel, whether it does so for a stretch of their batch, the tokens of a row, where the rows are, and the
+same as tensors.
+"""
 
 
 # Compared by identity, which is fast: there is one for each plan and kinds of tensors.
@@ -23,12 +30,15 @@ class Outline:
 
     plan: Plan
     table: Table
-    kernel: Any  # rows_triton.Pass
-    make: Callable[..., Any]  # a kernel that completes the rows of chosen tokens too
-    completing: dict[tuple[RowLayout, Any], tuple[Any, Any]]
-    """Such a kernel, and one that chooses them before, by the layout of the rows and the choice."""
-    choices: dict[Any, tuple[RowLayout, Any]]
-    """Layouts and kernels of choices, by how many sequences are chosen, from how many, and where their columns are."""
+    plain: Completing
+    make: Callable[..., Any]
+    """Return the kernel (``rows_triton.Pass``) that completes rows of a choice, or describes the batch for one."""
+    completing: dict[Any, Any]
+    """The former by their choice."""
+    choices: dict[Any, Chooser]
+    """How sequences are chosen, by how many, from how many, and where their columns are."""
+    dtypes: tuple[Any, ...]
+    """Those of the arrays of tokens, the actions, the mask, keep and the bounds."""
     reduction: Any  # rows_triton.Reduction
     arguments: Callable[[Sequence[Any]], tuple[Any, ...]]  # of the kernel, from one of each array
     strides: tuple[int, ...]  # bytes from one sequence to the next
@@ -155,10 +165,11 @@ def _outline(
     return Outline(
         plan=plan,
         table=table,
-        kernel=make(),
+        plain=(make(), None, 0, kernels.NO_FILL, lambda: kernels.NO_FILL),
         make=make,
         completing={},
         choices={},
+        dtypes=arguments(dtypes)[1:-1],
         reduction=_reduction_of(kernels, table),
         arguments=arguments,
         strides=tuple(_stride(name, kind, width, keep, packed) for name, kind in zip(names, dtypes, strict=True)),
@@ -178,10 +189,10 @@ def _pass_of(
     keep: int,
     packed: bool,
     byte_mask: bool,
-    fill: tuple[int, int] | None = None,
     choice: Any = None,
+    describes: bool = False,
 ) -> Any:
-    return kernels.Pass(table, keep, packed, byte_mask, fill, choice)
+    return kernels.Pass(table, keep, packed, byte_mask, choice, describes)
 
 
 @lru_cache(maxsize=256)

@@ -20,7 +20,6 @@ from windsock.measurement.device import Launches
 from windsock.measurement.device_selection import ReducedSelection
 from windsock.measurement.domains import Domains, domain_states
 from windsock.measurement.host_batches import HostBatches
-from windsock.measurement.kernel_pass import Launched, choose
 from windsock.measurement.options import Options
 from windsock.measurement.packed_states import PackedStates, Packing
 from windsock.measurement.plan import Part, Plan, plan_of
@@ -89,41 +88,36 @@ class Measurement:
             self._batches[plan] = self._batches.get(plan, 0) + 1
             self._newest[plan] = self._added
             if device.on_device(batch):
-                launched = self._on_devices[0].add(batch, plan, self.tokens)
-                if tokens is not None and "ids" in batch.given and "data" in parts:
-                    self._choose(given, plan, launched, tokens)
+                request = self._request(batch, plan, tokens)
+                rows = self._on_devices[0].add(batch, plan, self.tokens, request)
+                if rows is not None:
+                    self.tokens.add(given, rows)
+                elif request is not None:
+                    self._tell_unable()
                 return
             selection = self._on_host.add(batch, plan)
         self._keep_tokens(batch, plan, selection, tokens)  # without the lock: a large batch takes long
         if selection is not None:
             self._measure(selection, plan)
 
-    def _choose(self, batch: Batch, plan: Plan, launched: Launched | None, request: Request) -> None:
-        """Choose sequences of a batch whose pass was queued on a device."""
-        rows = self.tokens
-        if rows.sets:
-            further = rows.next_request(request)
-            if further is None:
-                return
-            request = further
-        if launched is None:
-            self._warn("tokens of measured sequences need Triton on this device: none are stored")
-            return
+    def _request(self, batch: Batch, plan: Plan, tokens: Request | None) -> Request | None:
+        """Return the request for rows of a batch; None where it has no ids, or is only updated."""
+        if tokens is None or "ids" not in batch.given or "data" not in plan.parts:
+            return None
+        return self.tokens.next_request(tokens) if self.tokens.sets else tokens
+
+    def _tell_unable(self) -> None:
+        """Tell why no sequences are chosen from a batch on a device."""
         if device.unable:
             self._report("tokens", device.unable[0])
-            return
-        try:
-            rows.add(batch, choose(batch, plan, launched, request))
-        except Exception as error:  # noqa: BLE001 - it is reported, and costs no metric
-            device.unable.append(error)
-            self._report("tokens", error)
+        else:
+            self._warn("tokens of measured sequences need Triton on this device: none are stored")
 
     def _keep_tokens(self, batch: Batch, plan: Plan, selection: HostSelection | None, tokens: Request | None) -> None:
         """Choose sequences of a batch on the host, or complete those that were chosen before."""
-        is_asked = "ids" in batch.given and "data" in plan.parts
         try:
             located = self.tokens.located(batch) if plan.completes else None
-            request = self.tokens.next_request(tokens) if tokens is not None and is_asked else None
+            request = self._request(batch, plan, tokens)
             if request is not None:
                 rows = host_rows(batch, selection or HostSelection(batch, plan.options), plan, request)
                 self.tokens.add(batch, rows)
@@ -176,7 +170,8 @@ class Measurement:
 
     def take_tokens(self) -> TakenTokens:
         """Return the tokens of the chosen sequences, once."""
-        self._collect()
+        if not self._is_collected:
+            self._collect()
         sets, self.tokens.sets = self.tokens.sets, []
         for rows in sets:
             if rows.is_overwritten:

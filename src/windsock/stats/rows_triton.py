@@ -27,14 +27,14 @@ from windsock.stats.policy import Bound
 from windsock.stats.repetition import MAX_PERIOD, MIN_STRETCH
 from windsock.stats.rows import REDUCED_SLOTS, SAMPLES, STORED, WEIGHT, Table
 from windsock.stats.tokens_triton import (
+    COMPLETED_AT_ONCE,
     TOKENS_AT_ONCE,
     Choice,
     Fill,
-    Numbers,
-    Whole,
-    blocks_of,
     choose_tokens,
+    chosen_before,
     complete_row,
+    describe,
 )
 
 SCAN = 1024  # tokens of the mask that are read together, to find where a response begins and ends
@@ -54,6 +54,7 @@ class Shape(NamedTuple):
 
 
 SHAPE = Shape(256, 2, 4, 4, 128)  # the fastest of thirty on an H200, for 8k and for 32k tokens
+FEW_SEQUENCES = 384  # up to which their programs run all at once with more registers than the shape's, and faster
 MASK_WORDS = 4096  # words of the mask that are read together, to find where every token belongs to the response
 HALF = tl.constexpr(65536)  # two counts share an integer: of all values, and from here on of NaN
 
@@ -69,9 +70,6 @@ SequenceArrays = named_tuple("SequenceArrays", [f"array{n}" for n in range(MOST_
 
 
 NO_FILL = Fill(None, None, None)
-NO_WHOLE = Whole(None, None, None, None, None, None)
-NO_ARRAYS = (None,) * len(ARRAYS)
-NO_NUMBERS = (None, None, None, None, None)
 
 
 class Blocks(NamedTuple):
@@ -664,19 +662,15 @@ def _all_tokens(
         )
 
 
-@triton.jit(
-    do_not_specialize=[
-        "sequences", "column", "programs", "first", "room", "whole_columns", "whole_column", "whole_sequences", "seed",
-    ]
-)  # fmt: skip
+@triton.jit(do_not_specialize=["sequences", "column", "programs", "first", "room", "seed"])
 def _rows(
-    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos, fill, whole, whole_arrays,
-    width, sequences, column, programs, eos_count, first, room,
-    whole_width, whole_columns, whole_column, whole_sequences, seed, limits,
+    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos, fill,
+    width, sequences, column, programs, eos_count, first, room, seed, limits,
     WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
     SAMPLED: tl.constexpr, SECOND: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr,
     LANES: tl.constexpr, STAGES: tl.constexpr, SCAN: tl.constexpr, BAD: tl.constexpr, DENSE: tl.constexpr,
-    WORDS: tl.constexpr, TOKENS: tl.constexpr, FILL: tl.constexpr, CHOICE: tl.constexpr, CRITERIA: tl.constexpr,
+    WORDS: tl.constexpr, TOKENS: tl.constexpr, COMPLETED: tl.constexpr, FILL: tl.constexpr, CHOICE: tl.constexpr,
+    CRITERIA: tl.constexpr, DESCRIBES: tl.constexpr,
 ):  # fmt: skip
     """Write the column of one sequence, after those of other batches; a row has room for ``sequences`` columns.
 
@@ -684,42 +678,46 @@ def _rows(
     sequence (SECOND), while the others are waiting for memory.
 
     FILL is the number of rows of chosen sequences that are completed, and of their columns: further programs, which
-    come last, do that. With a CHOICE the sequences are not chosen yet, and the further programs come first.
+    come last, do that, and with a seed they make the CHOICE before. DESCRIBES: the only further program prepares a
+    choice from this batch.
 
-    The code of the programs that take longest is the first: one that jumps over other code waits for its own.
+    The code of the programs that take longest is the first, and they use no argument of the others: one that jumps over
+    other code waits for its own, and for every argument that is read.
     """
-    program = tl.program_id(0)
-    number = program
-    if CHOICE is not None:
-        number -= CHOICE.chosen * (1 + tl.cdiv(room, TOKENS))
+    number = tl.program_id(0)
     row = number.to(tl.int64)
-    if (number >= 0) & (number < programs):
+    if number < programs:
         _all_tokens(
             out + column + row, of_sequences, arrays, actions, mask, keep, bounds, eos, eos_count, width, sequences,
             row, limits, WANTED, PLACE, BLOCKS, KEEP, PACKED, BLOCK, LANES, STAGES, SCAN, BAD, DENSE, WORDS,
         )  # fmt: skip
         return
     if SECOND:  # noqa: SIM102 - known when the kernel is compiled
-        if (number >= 0) & (number < 2 * programs):
+        if number < 2 * programs:
             row -= programs
             _few_tokens(
                 out + column + row, histograms, arrays, actions, mask, keep, bounds, width, sequences, row, limits,
                 WANTED, BLOCKS, HISTOGRAM, BINS, SAMPLED, KEEP, PACKED, SCAN,
             )  # fmt: skip
             return
-    if CHOICE is not None:
-        slot, block = program % CHOICE.chosen, program // CHOICE.chosen
-        place = choose_tokens(
-            fill, whole, whole_arrays, slot, block, whole_width, whole_columns, whole_column, whole_sequences, room,
-            seed, CHOICE, CRITERIA, TOKENS,
-        )  # fmt: skip
-        tl.debug_barrier()  # what other threads of the program have copied is overwritten
-        complete_row(fill, arrays, bounds, width, place, slot, block, programs, first, room, FILL[1], PACKED, TOKENS)
+    if DESCRIBES:
+        describe(fill.choice, arrays, actions, mask, keep, bounds, out + column, width, sequences, programs)
     elif FILL is not None:
         number -= programs * (2 if SECOND else 1)
-        slot, block = number % FILL[0], 1 + number // FILL[0]
-        place = tl.load(fill.chosen + slot)
-        complete_row(fill, arrays, bounds, width, place, slot, block, programs, first, room, FILL[1], PACKED, TOKENS)
+        if seed < 0:
+            slot = number
+            complete_row(
+                fill, arrays, bounds, width, chosen_before(fill, slot), slot, 0, room, programs, first, room, FILL[1],
+                PACKED, COMPLETED,
+            )  # fmt: skip
+        else:
+            slot, block = number % FILL[0], number // FILL[0]
+            place = choose_tokens(fill, slot, block, room, seed, CHOICE, CRITERIA, TOKENS)
+            tl.debug_barrier()  # what other threads of the program have copied is overwritten
+            complete_row(
+                fill, arrays, bounds, width, place, slot, (block - 1) * TOKENS, block * TOKENS, programs, first, room,
+                FILL[1], PACKED, TOKENS,
+            )  # fmt: skip
 
 
 @triton.jit
@@ -856,8 +854,8 @@ class Pass:
         keep: int,
         packed: bool,
         byte_mask: bool,
-        fill: tuple[int, int] | None = None,
         choice: Choice | None = None,
+        describes: bool = False,
     ) -> None:
         wanted = {channel.name for channel in table.channels}
         sampled = not wanted.isdisjoint(table.bins or {})
@@ -880,15 +878,16 @@ class Pass:
         constants |= {
             "BLOCK": shape.block, "LANES": shape.block // shape.per_lane, "STAGES": shape.stages,
             "SCAN": SCAN, "BAD": BAD_BLOCK, "DENSE": byte_mask and not packed and not keep, "WORDS": MASK_WORDS,
-            "TOKENS": TOKENS_AT_ONCE, "FILL": fill,
-            **(choice.constants if choice else {"CHOICE": None, "CRITERIA": None}),
+            "TOKENS": TOKENS_AT_ONCE, "COMPLETED": COMPLETED_AT_ONCE,
+            "FILL": (choice.count, choice.columns) if choice else None,
+            **(choice.constants if choice else {"CHOICE": None, "CRITERIA": None}), "DESCRIBES": describes,
         }  # fmt: skip
-        # The exponentials of the mismatch need more, and a pass that chooses is only one of a step.
-        registers = None if "mismatch" in wanted or choice else shape.registers
-        self._launch = Launcher(_rows, constants, {"num_warps": shape.warps, "maxnreg": registers})
+        self._launch_few = self._launch = Launcher(_rows, constants, {"num_warps": shape.warps, "maxnreg": None})
+        if "mismatch" not in wanted:  # its exponentials need more registers
+            self._launch = Launcher(_rows, constants, {"num_warps": shape.warps, "maxnreg": shape.registers})
         self._programs = 1 + constants["SECOND"]  # for each sequence
-        self._slots = fill[0] if fill else 0
-        self._is_choosing = choice is not None
+        self._further = choice.count if choice else int(describes)
+        self._choosing = choice.count * (1 + choice.blocks) if choice else 0
 
     def launch(
         self,
@@ -896,38 +895,35 @@ class Pass:
         stream: int | None,
         addresses: tuple[Any, ...],
         tensors: Callable[[], tuple[Any, ...]],
-        numbers: tuple[int, int, int, int, int, int, int],
+        numbers: tuple[int, int, int, int, int, int, int, int],
         limits: Limits,
-        fill: Fill = NO_FILL,
-        fill_tensors: Callable[[], Fill] = lambda: NO_FILL,
-        choice: tuple[Whole, Any, Numbers] = (NO_WHOLE, NO_ARRAYS, NO_NUMBERS),
-        choice_tensors: Callable[[], tuple[Whole, Any]] = lambda: (NO_WHOLE, NO_ARRAYS),
+        fill: Fill,
+        fill_tensors: Callable[[], Fill],
     ) -> None:
         """Queue the kernel on the current stream, whose number is given where it is known.
 
         ``key`` stands for the dtypes and alignments of the tensors, the width and the number of ids. The addresses and
         the tensors are in the same order: of the results, the histograms, the MOST_ARRAYS of the sequences, the ARRAYS
         of the tokens, and the actions, mask, keep, bounds and ids of the ends. The numbers are the width, the columns
-        of the results, the first one of this batch, its sequences, the number of ids, and for ``fill`` the first place
-        and the length of a row. ``choice`` is the batch to choose from, its arrays and its numbers.
+        of the results, the first one of this batch, its sequences, the number of ids, and for ``fill`` the first place,
+        the length of a row, and the seed of a choice to be made, else -1.
         """
-        *chosen_from, more = choice
-        self._launch(
+        sequences, seed = numbers[3], numbers[7]
+        # A choice needs more registers too, and is made by one pass of a step.
+        launch = self._launch if sequences > FEW_SEQUENCES and seed < 0 else self._launch_few
+        launch(
             key,
-            (self._programs * numbers[3] + self._slots * (self._is_choosing + blocks_of(numbers[6])), 1, 1),
+            (self._programs * sequences + (self._further if seed < 0 else self._choosing), 1, 1),
             stream,
-            (*addresses, fill, *chosen_from, *numbers, *more, limits),
-            lambda: (*_named(tensors(), fill_tensors(), *choice_tensors()), *numbers, *more, limits),
+            (*addresses, fill, *numbers, limits),
+            lambda: (*_named(tensors()), fill_tensors(), *numbers, limits),
         )
 
 
-def _named(given: tuple[Any, ...], fill: Fill, whole: Whole, whole_arrays: Any) -> tuple[Any, ...]:
+def _named(given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments as the kernel's code names them, which a compiled one does not need."""
     results, histograms, of_sequences, arrays, *others = given
-    return (
-        results, histograms, SequenceArrays._make(of_sequences), Arrays._make(arrays), *others, fill, whole,
-        Arrays._make(whole_arrays),
-    )  # fmt: skip
+    return results, histograms, SequenceArrays._make(of_sequences), Arrays._make(arrays), *others
 
 
 class Reduction:

@@ -3,6 +3,9 @@
 It reads the columns that ``windsock.stats.rows_triton`` has written for the batch. Every program makes the same choice,
 which takes little time, and copies some tokens of one of the sequences. So one launch is enough, and none where the
 next pass has such programs among its own. Later passes write their own tokens over those that were copied.
+
+The pass over the batch writes the addresses of its arrays into the device's memory. A pass that chooses from it reads
+them there: its launch has no further arguments, so that all passes of an update use the same kernel.
 """
 
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator"
@@ -16,35 +19,39 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
+from windsock.device_copy.gathering_triton import KINDS as DTYPES
 from windsock.device_copy.triton_launcher import Launcher, named_tuple
-from windsock.stats.arrays_triton import ARRAYS, Arrays, keep_of, masks, stretch
+from windsock.stats.arrays_triton import ARRAYS, keep_of, masks, stretch
 from windsock.stats.rows import FILLED, Table
 
 SEQUENCES_AT_ONCE = (64, 256, 1024)
-TOKENS_AT_ONCE = 256  # of 128 to 1,024 the fastest on an H200: programs of little code
+# The fastest on an H200: many programs share their processors with the others of a pass, and delay those.
+TOKENS_AT_ONCE = 512
+COMPLETED_AT_ONCE = 2048  # by one program for each sequence
 ALIGNED = tl.constexpr(16)
 KINDS = {"random": 0, "mean": 1, "total": 2, "largest": 3, "peak": 4}
 FILLED_PLACES = tl.constexpr(tuple(ARRAYS.index(name) for name in FILLED))
 FILLED_COUNT = tl.constexpr(len(FILLED))
+ARRAY_COUNT = tl.constexpr(len(ARRAYS))
+FURTHER = ("actions", "mask", "keep", "bounds", "cells", "width", "columns", "sequences")
+"""What follows the addresses of the arrays in the description of a batch: further addresses, and numbers."""
+ACTIONS, MASK, KEEP, BOUNDS, CELLS, WIDTH, COLUMNS, SEQUENCES = (
+    tl.constexpr(len(ARRAYS) + place) for place in range(len(FURTHER))
+)
+DESCRIPTION_WORDS = -(-2 * (len(ARRAYS) + len(FURTHER)) // ALIGNED.value) * ALIGNED.value
+"""The words of 32 bits of a description. In the memory of a choice, what is chosen follows it, and then the scores."""
+DESCRIBED = tl.constexpr(DESCRIPTION_WORDS)
 
 
 class Fill(NamedTuple):
-    """Where chosen sequences are: which ones, the rows of their tokens, and which ones a completing batch has."""
+    """Where rows of tokens are: the choice, the rows, and which sequences a completing batch has.
 
-    chosen: Any
+    A pass that only describes its batch has the choice alone.
+    """
+
+    choice: Any
     rows: Any
     places: Any
-
-
-class Whole(NamedTuple):
-    """The batch that sequences are chosen from: its statistics, where the scores are written, and its arrays."""
-
-    cells: Any
-    scores: Any
-    actions: Any
-    mask: Any
-    keep: Any
-    bounds: Any
 
 
 class Constants(NamedTuple):
@@ -55,6 +62,7 @@ class Constants(NamedTuple):
     valid: int  # the row of the table with the numbers of valid tokens
     kept: tuple[int, ...]  # the arrays that are copied; -1 for one that the batch does not have
     kept_count: int
+    kinds: tuple[Any, ...]  # of these, the actions, the mask, keep, and the bounds
     actions: int
     keep: int
     packed: bool
@@ -196,9 +204,44 @@ def _place_of(cells, slot, columns, sequences, seed, CHOICE: tl.constexpr, CRITE
 
 
 @triton.jit
+def describe(choice, arrays, actions, mask, keep, bounds, cells, width, columns, sequences):
+    """Write where a batch is, for the programs that choose from it."""
+    words = choice.to(tl.pointer_type(tl.int64), bitcast=True)
+    for n in tl.static_range(ARRAY_COUNT):
+        if arrays[n] is not None:
+            tl.store(words + n, arrays[n].to(tl.int64))
+    tl.store(words + ACTIONS, actions.to(tl.int64))
+    tl.store(words + MASK, mask.to(tl.int64))
+    tl.store(words + KEEP, keep.to(tl.int64))
+    tl.store(words + BOUNDS, bounds.to(tl.int64))
+    tl.store(words + CELLS, cells.to(tl.int64))
+    tl.store(words + WIDTH, tl.zeros([], tl.int64) + width)  # Triton takes a width of 1 for a constant
+    tl.store(words + COLUMNS, columns.to(tl.int64))
+    tl.store(words + SEQUENCES, sequences.to(tl.int64))
+
+
+@triton.jit
+def _address(words, place, KIND: tl.constexpr, MULTIPLE: tl.constexpr = 1):
+    """Return an address of a description, which is a multiple of so many bytes."""
+    # Here, and not by the caller: the hint is lost with the call.
+    return tl.multiple_of(tl.load(words + place).to(tl.pointer_type(KIND), bitcast=True), MULTIPLE)
+
+
+@triton.jit
+def _number(words, place):
+    """Return a number of a description."""
+    return tl.load(words + place).to(tl.int32)
+
+
+@triton.jit
+def chosen_before(fill, slot):
+    """Return the sequence that was chosen for a slot by an earlier pass; -2 for none."""
+    return tl.load(fill.choice + DESCRIBED + slot)
+
+
+@triton.jit
 def choose_tokens(
-    fill, whole, arrays, slot, block, width, columns, column, sequences, room, seed,
-    CHOICE: tl.constexpr, CRITERIA: tl.constexpr, TOKENS: tl.constexpr,
+    fill, slot, block, room, seed, CHOICE: tl.constexpr, CRITERIA: tl.constexpr, TOKENS: tl.constexpr
 ):  # fmt: skip
     """Choose the sequence of a slot, and copy a block of its tokens: arrays, the actions, and flags. Return its place.
 
@@ -206,55 +249,61 @@ def choose_tokens(
     the first block, which is none of tokens, the choice itself is written.
     """
     COUNT: tl.constexpr = CHOICE.criteria
-    # So that statistics are read four at a time: Triton ignores ``multiple_of`` of an argument.
+    words = fill.choice.to(tl.pointer_type(tl.int64), bitcast=True)
+    cells = _address(words, CELLS, tl.float32, 4 * ALIGNED if CHOICE.aligned else 4)
+    columns, sequences = _number(words, COLUMNS), _number(words, SEQUENCES)
+    # So that statistics are read four at a time.
     columns = columns // ALIGNED * ALIGNED
     if CHOICE.aligned:
-        column, sequences = column // ALIGNED * ALIGNED, sequences // ALIGNED * ALIGNED
+        sequences = sequences // ALIGNED * ALIGNED
     room = room // ALIGNED * ALIGNED
-    cells = whole.cells + column
     place = _place_of(cells, slot, columns, sequences, seed, CHOICE, CRITERIA)
     if block == 0:  # a program of its own: others have no time for it
-        scores = ()  # all are read before the first is written, so that the program waits once
+        values = ()  # all are read before the first is written, so that the program waits once
         for n in tl.static_range(COUNT):
             value = _score(cells, columns, tl.zeros([16], tl.int32) + place, sequences, seed, CHOICE.valid, CRITERIA, n)
-            scores = scores + (tl.max(value, 0),)
-        tl.store(fill.chosen + slot, place)
+            values = values + (tl.max(value, 0),)
+        chosen = fill.choice + DESCRIBED
+        tl.store(chosen + slot, place)
+        scores = (chosen + tl.cdiv(CHOICE.chosen, ALIGNED) * ALIGNED).to(tl.pointer_type(tl.float32), bitcast=True)
         for n in tl.static_range(COUNT):
-            tl.store(whole.scores + slot * COUNT + n, scores[n])
+            tl.store(scores + slot * COUNT + n, values[n])
     else:
-        _copy_tokens(fill, whole, arrays, tl.maximum(place, 0), slot, block, width, room, CHOICE, TOKENS)
+        _copy_tokens(fill, words, tl.maximum(place, 0), slot, block, room, CHOICE, TOKENS)
     return place
 
 
 @triton.jit
-def _copy_tokens(
-    fill, whole, arrays, place, slot, block, width, room, CHOICE: tl.constexpr, TOKENS: tl.constexpr
-):  # fmt: skip
+def _copy_tokens(fill, words, place, slot, block, room, CHOICE: tl.constexpr, TOKENS: tl.constexpr):
     """Copy a block of the tokens of a sequence to a row."""
     KEPT_COUNT: tl.constexpr = CHOICE.kept_count
     row = place.to(tl.int64)
-    base, length = stretch(whole.bounds, row, width, CHOICE.packed)
-    keep, kept = keep_of(whole.keep, base, row, CHOICE.keep)
+    bounds = _address(words, BOUNDS, CHOICE.kinds[KEPT_COUNT + 3])
+    base, length = stretch(bounds, row, _number(words, WIDTH), CHOICE.packed)
+    keep, kept = keep_of(_address(words, KEEP, CHOICE.kinds[KEPT_COUNT + 2]), base, row, CHOICE.keep)
     places = (block - 1) * TOKENS + tl.arange(0, TOKENS)
     inside, within = places < length, places < room
-    response, valid = masks(whole.mask + base, keep, kept, places, inside, CHOICE.keep)
+    mask = _address(words, MASK, CHOICE.kinds[KEPT_COUNT + 1])
+    response, valid = masks(mask + base, keep, kept, places, inside, CHOICE.keep)
     read = ()  # as the scores
     for n in tl.static_range(KEPT_COUNT):
         if CHOICE.kept[n] >= 0:
-            read = read + (tl.load(arrays[CHOICE.kept[n]] + base + places, mask=inside, other=0.0).to(tl.float32),)
+            array = _address(words, CHOICE.kept[n], CHOICE.kinds[n])
+            read = read + (tl.load(array + base + places, mask=inside, other=0.0).to(tl.float32),)
         else:
             read = read + (tl.zeros([TOKENS], tl.float32) + float("nan"),)
     token = places
     if CHOICE.actions:
-        token = tl.load(whole.actions + base + places, mask=inside, other=-1).to(tl.int32)
+        actions = _address(words, ACTIONS, CHOICE.kinds[KEPT_COUNT])
+        token = tl.load(actions + base + places, mask=inside, other=-1).to(tl.int32)
     out = fill.rows + slot * (KEPT_COUNT + 1 + CHOICE.actions) * room + places
     for n in tl.static_range(KEPT_COUNT):
         tl.store(out + n * room, read[n], mask=within)
-    words = out.to(tl.pointer_type(tl.int32), bitcast=True)
+    words_out = out.to(tl.pointer_type(tl.int32), bitcast=True)
     if CHOICE.actions:
-        tl.store(words + KEPT_COUNT * room, token, mask=within)
+        tl.store(words_out + KEPT_COUNT * room, token, mask=within)
     flags = response.to(tl.int32) + 2 * valid.to(tl.int32)
-    tl.store(words + (KEPT_COUNT + CHOICE.actions) * room, flags, mask=within)
+    tl.store(words_out + (KEPT_COUNT + CHOICE.actions) * room, flags, mask=within)
 
 
 @triton.jit
@@ -272,66 +321,57 @@ def _row_of(fill, place, first, programs, TOKENS: tl.constexpr):
 
 @triton.jit
 def complete_row(
-    fill, arrays, bounds, width, place, slot, block, programs, first, room, COLUMNS: tl.constexpr,
+    fill, arrays, bounds, width, place, slot, start, end, programs, first, room, COLUMNS: tl.constexpr,
     PACKED: tl.constexpr, TOKENS: tl.constexpr,
 ):  # fmt: skip
-    """Write a block of tokens over those of a chosen sequence, if the completing batch has it."""
+    """Write tokens over those of a chosen sequence, if the completing batch has it."""
     row = _row_of(fill, place, first, programs, TOKENS)
     if row >= 0:
         base, length = stretch(bounds, row.to(tl.int64), width, PACKED)
-        places = (block - 1) * TOKENS + tl.arange(0, TOKENS)
         room = room // ALIGNED * ALIGNED
-        inside = (places >= 0) & (places < length) & (places < room)
-        read = ()
-        for n in tl.static_range(FILLED_COUNT):
-            if arrays[FILLED_PLACES[n]] is not None:
-                read = read + (tl.load(arrays[FILLED_PLACES[n]] + base + places, mask=inside).to(tl.float32),)
-            else:
-                read = read + (0.0,)
-        out = fill.rows + slot * COLUMNS * room + places
-        for n in tl.static_range(FILLED_COUNT):
-            if arrays[FILLED_PLACES[n]] is not None:
-                tl.store(out + n * room, read[n], mask=inside)
+        out = fill.rows + slot * COLUMNS * room
+        for at in range(start, end, TOKENS):
+            places = tl.multiple_of(at, TOKENS) + tl.arange(0, TOKENS)
+            inside = (places >= 0) & (places < length) & (places < room)
+            read = ()
+            for n in tl.static_range(FILLED_COUNT):
+                if arrays[FILLED_PLACES[n]] is not None:
+                    read = read + (tl.load(arrays[FILLED_PLACES[n]] + base + places, mask=inside).to(tl.float32),)
+                else:
+                    read = read + (0.0,)
+            for n in tl.static_range(FILLED_COUNT):
+                if arrays[FILLED_PLACES[n]] is not None:
+                    tl.store(out + n * room + places, read[n], mask=inside)
 
 
-@triton.jit(do_not_specialize=["columns", "column", "sequences", "room", "seed"])
-def _choose(
-    fill, whole, arrays, width, columns, column, sequences, seed, room,
-    CHOICE: tl.constexpr, CRITERIA: tl.constexpr, TOKENS: tl.constexpr,
-):  # fmt: skip
+@triton.jit(do_not_specialize=["room", "seed"])
+def _choose(fill, room, seed, CHOICE: tl.constexpr, CRITERIA: tl.constexpr, TOKENS: tl.constexpr):
     """Choose sequences, and copy some tokens of one of them."""
     slot, block = tl.program_id(0), tl.program_id(1)
-    choose_tokens(
-        fill, whole, arrays, slot, block, width, columns, column, sequences, room, seed, CHOICE, CRITERIA, TOKENS
-    )
-
-
-Numbers = tuple[int | None, int | None, int | None, int | None, int | None]
-"""The width of a batch to choose from, the columns of its table, the first one of it, its sequences, and the seed."""
-
-
-def blocks_of(room: int) -> int:
-    """Return the number of blocks of a row of tokens."""
-    return -(-room // TOKENS_AT_ONCE)
+    choose_tokens(fill, slot, block, room, seed, CHOICE, CRITERIA, TOKENS)
 
 
 class Choice:
     """The choice from batches of one table, of up to so many sequences: a kernel, or programs of a later pass.
 
-    ``kept`` are the arrays that are copied, after FILLED those of the batch.
+    ``kept`` are the arrays that are copied, after FILLED those of the batch. ``dtypes`` are those of the ARRAYS, the
+    actions, the mask, keep, and the bounds. A row has room for so many tokens.
     """
 
     def __init__(
         self, table: Table, criteria: Sequence[Criterion], kept: Sequence[str | None], actions: bool, count: int,
-        keep: int, packed: bool, aligned: bool, sequences: int,
+        keep: int, packed: bool, aligned: bool, sequences: int, dtypes: tuple[Any, ...], room: int,
     ) -> None:  # fmt: skip
         assert len(kept) >= len(FILLED)
+        places = [-1 if name is None else ARRAYS.index(name) for name in kept]
+        of_arrays, *of_others = dtypes
         self._constants = Constants(
             criteria=len(criteria),
             chosen=count,
             valid=table.blocks["valid"].start,
-            kept=tuple(-1 if name is None else ARRAYS.index(name) for name in kept),
+            kept=tuple(places),
             kept_count=len(kept),
+            kinds=tuple(map(_kind, (*(of_arrays[place] if place >= 0 else None for place in places), *of_others))),
             actions=int(actions),
             keep=keep,
             packed=packed,
@@ -340,25 +380,18 @@ class Choice:
             sequences=next((size for size in SEQUENCES_AT_ONCE if size >= sequences), 256),
         )
         self.constants = {"CHOICE": self._constants, "CRITERIA": Criteria._make(zip(*criteria, strict=True))}
+        self.count, self.columns = count, len(kept) + 1 + int(actions)
+        self.room, self.blocks = room, -(-room // TOKENS_AT_ONCE)
         self._launch = Launcher(_choose, {**self.constants, "TOKENS": TOKENS_AT_ONCE}, {"num_warps": 4})
 
-    def launch(
-        self,
-        key: Any,
-        stream: int | None,
-        addresses: tuple[Fill, Whole, Any],
-        tensors: Callable[[], tuple[Fill, Whole, Any]],
-        numbers: Numbers,
-        room: int,
-    ) -> None:
-        """Queue the kernel on the current stream.
+    def launch(self, key: Any, stream: int | None, fill: Fill, tensors: Callable[[], Fill], seed: int) -> None:
+        """Queue the kernel on the current stream."""
+        grid, room = (self.count, 1 + self.blocks, 1), self.room
+        self._launch(key, grid, stream, (fill, room, seed), lambda: (tensors(), room, seed))
 
-        The addresses and the tensors are those of the rows, of the batch, and of its arrays of tokens.
-        """
-        grid = (self._constants.chosen, 1 + blocks_of(room), 1)
 
-        def named() -> tuple[Any, ...]:
-            fill, whole, arrays = tensors()
-            return fill, whole, Arrays._make(arrays), *numbers, room
-
-        self._launch(key, grid, stream, (*addresses, *numbers, room), named)
+def _kind(dtype: Any) -> Any:
+    """Return a dtype of Triton; any, where there is no array."""
+    if dtype is not None and dtype not in DTYPES:
+        raise TypeError(f"tokens of measured sequences: expected arrays of numbers, got {dtype}")
+    return tl.float32 if dtype is None else DTYPES[dtype]
