@@ -68,6 +68,10 @@ CALLS = {
     "measure, second policy part, µs": slice(2, 3), f"measure, {MICRO_BATCHES - 2} further ones, µs": slice(3, -1),
     "commit, µs": slice(-1, None),
 }  # fmt: skip
+PASSES = {
+    "kernel of the data part, ms": slice(0, 1), "  of the first policy part": slice(1, 2),
+    "  of the further ones": slice(2, None), "all kernels of the pass, ms": slice(None),
+}  # fmt: skip
 BUSY_CYCLES = 40_000_000  # about 20 ms, in which the host queues a step
 CACHE_BYTES = 1 << 28  # more than a device's caches have
 PROFILES, PAUSE_IN_PROFILE = 6, 0.01  # seconds
@@ -255,7 +259,7 @@ class MeasuredSteps:
         self._is_cuda = device == "cuda"
         self._cached = torch.empty(CACHE_BYTES if self._is_cuda else 0, dtype=torch.uint8, device=device)
         self.times: list[list[float]] = []  # of each step, the seconds of its calls: measure, and the commit at the end
-        self.passes: list[float] = []
+        self.passes: list[list[float]] = []  # of each step, the microseconds of its kernels
 
     def step(self, number: int, counts: bool) -> None:
         """Measure a batch and its micro-batches, and commit when the device has finished."""
@@ -279,7 +283,7 @@ class MeasuredSteps:
             self.times.append(times)
 
     def profile(self, steps: int) -> None:
-        """Time the kernels of some steps, in milliseconds."""
+        """Time the kernels of some steps."""
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA]) as found:
@@ -289,7 +293,11 @@ class MeasuredSteps:
         events = sorted((event for event in found.events() if event.name in KERNELS), key=lambda e: e.time_range.start)
         each = len(events) // steps
         for n in range(0, len(events), each):
-            self.passes.append(sum(event.time_range.elapsed_us() for event in events[n : n + each]) / 1e3)
+            self.passes.append([event.time_range.elapsed_us() for event in events[n : n + each]])
+
+    def device_time(self, kernels: slice) -> float:
+        """Return the median of the milliseconds that some kernels of a step take."""
+        return statistics.median(sum(times[kernels]) for times in self.passes) / 1e3
 
     def sums(self, calls: slice) -> list[float]:
         """Return the seconds of some calls, for each step."""
@@ -361,9 +369,11 @@ def step_tokens(dir: Path, options: argparse.Namespace) -> bool:
     host = more_line("host time of a step, µs", none.sums(slice(None)), some.sums(slice(None)))
     holds = True
     if device == "cuda":
-        before, after = statistics.median(none.passes), statistics.median(some.passes)
-        more = 100 * (after - before) / before
-        print(f"  {'pass of the device, ms':40}{before:12.3f}{after:12.3f}{more:11.2f}%")
+        whole = none.device_time(slice(None))
+        for what, kernels in PASSES.items():
+            before, after = none.device_time(kernels), some.device_time(kernels)
+            more = 100 * (after - before) / whole
+            print(f"  {what:40}{before:12.4f}{after:12.4f}{more:11.2f}%")
         holds = host <= HOST_BAR and more <= PASS_BAR
     print(f"  {'on disk, kB a step, with metrics':40}{'':24}{size:12,.0f}")
     scaled = size * 8192 / width  # the bar is that of 8,192 tokens
