@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -111,7 +112,7 @@ class SpanTable:
             self._columns[name] = _joined((part.rows[name] for part in self._parts), SPAN[name])[self._order]
         return self._columns[name]
 
-    @property
+    @cached_property
     def writer_numbers(self) -> Ints:
         """The place of each span's writer among ``writers``."""
         return self._numbers()[self._order]
@@ -122,14 +123,14 @@ class SpanTable:
         closed: NDArray[np.bool_] = self.column("closed")
         return closed
 
-    @property
+    @cached_property
     def seconds(self) -> NDArray[np.float64]:
         """The sum of onload, execute and offload; 0 for a span that does not have them."""
         onload, execute, offload = (self.column(name) for name in ("onload", "execute", "offload"))
         total: NDArray[np.float64] = np.nan_to_num(onload) + execute + np.nan_to_num(offload)
         return np.nan_to_num(total)
 
-    @property
+    @cached_property
     def ends(self) -> NDArray[np.float64]:
         """The time at which each span ended; NaN for one that is open."""
         ends: NDArray[np.float64] = np.where(self.closed, self.column("start") + self.column("elapsed"), np.nan)

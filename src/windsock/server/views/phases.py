@@ -6,7 +6,7 @@ Phases come from recorded spans, else from time metrics that the catalogue knows
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -80,10 +80,11 @@ def phases_view(opened: OpenRun, window: Window) -> dict[str, Any]:
     wanted = _inside(table.steps, window)
     steps = len(np.unique(table.steps[wanted]))
     ranks = with_places(_writer_times(table, wanted), places(opened))
+    outermost = {phase["name"]: phase for phase in found["phases"]}
     return {
         "version": opened.version,
         **found,
-        "summaries": [_summary(one, found["phases"], steps) for one in summaries(table, _windows(opened), wanted)],
+        "summaries": [_summary(one, outermost, steps) for one in summaries(table, _windows(opened), wanted)],
         "ranks": ranks,
         "nodes": node_records(ranks),
         "engine": engine_charts(opened),
@@ -229,9 +230,9 @@ def _table_from_metrics(opened: OpenRun, window: Window) -> PhaseTable | None:
     return PhaseTable(steps.tolist(), total, columns, ids)
 
 
-def _summary(one: PhaseSummary, outermost: list[dict[str, Any]], steps: int) -> dict[str, Any]:
+def _summary(one: PhaseSummary, outermost: Mapping[str, dict[str, Any]], steps: int) -> dict[str, Any]:
     """Return a summary with the seconds per step: of an outermost phase those of the main writer, else by writer."""
-    known = next((phase for phase in outermost if phase["name"] == one.name), None)
+    known = outermost.get(one.name)
     if known is None:
         times = {"per_step": one.mean * one.count / one.writers / max(1, steps)}
     else:
