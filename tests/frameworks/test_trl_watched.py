@@ -199,6 +199,7 @@ def assert_measured(sample: Sample, batch: dict[str, Any], row: int) -> None:
         "push": advantage * ratio,
         "clipped": ((ratio > 1.2) & (advantage > 0)) | ((ratio < 0.8) & (advantage < 0)),
     }  # fmt: skip
+    expected["gradient"] = np.where(expected["clipped"], 0.0, advantage * ratio * (1 - np.exp(now)))
     for name, array in expected.items():
         found = values[name][mask[completion]]
         np.testing.assert_allclose(found, array[mask], rtol=2e-3, atol=5e-4, err_msg=name)

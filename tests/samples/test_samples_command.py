@@ -252,7 +252,19 @@ def test_tokens_are_shown_with_one_of_their_values(capsys: pytest.CaptureFixture
     ]  # fmt: skip
     assert "no values of tokens; it has none" in out
     assert "no value 'kl' of tokens; it has entropy, mask, [red]x" in cli(capsys, "--value", "kl")
-    assert "  [red]x: 1 to 1" in cli(capsys, "--value", "[red]x")
+    same = cli(capsys, "--value", "[red]x")
+    assert "  [red]x: 1\n" in same
+    assert "(token" not in same
+
+
+def test_tokens_are_coloured_by_the_first_value_that_tells_them_apart(capsys: pytest.CaptureFixture[str]):
+    """As on the page; what the mask leaves out does not count."""
+    run = windsock.init(name="lake")
+    values = {"advantage": [9.0, 1.0, 1.0], "entropy": [99.0, 0.5, 2.0], "mask": [0, 1, 1]}
+    run.sample(tokens=["a", "b", "c"], token_values=values)
+    run.finish()
+    assert "  entropy: 0.5 to 2\n" in cli(capsys, "--tokens")
+    assert cli(capsys, "--token-sums").split()[:2] == ["entropy", "mean"]
 
 
 def test_tokens_are_summed_over_samples(capsys: pytest.CaptureFixture[str]):
@@ -290,6 +302,8 @@ def test_a_scale_has_two_colours_only_for_values_of_both_signs():
     assert [Scale.of([-4.0, -2.0]).strength(value) for value in (-4.0, -3.0, -2.0)] == [-1.0, -0.5, 0.0]
     outlier = Scale.of([*([n / 100 for n in range(100)]), 1e9])
     assert outlier.strength(0.98) > 0.9
+    few = Scale.of([1.0, *([0.0] * 500)])
+    assert [few.strength(value) for value in (0.0, 1.0)] == [0.0, 1.0]
 
 
 SHOWN = {

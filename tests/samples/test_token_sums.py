@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from windsock.model import Sample
-from windsock.samples.token_sums import TokenPlace, all_values, token_sums
+from windsock.samples.token_sums import TokenPlace, all_values, shown_value, token_sums
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "token_values.json").read_text())
-ORDER = ("push", "mismatch", "kl", "surprise", "ratio")
+ORDER = ("push", "gradient", "mismatch", "kl", "surprise", "ratio")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["case"]))
@@ -22,6 +22,20 @@ def test_values_that_follow_from_others_are_those_of_the_page(case: dict[str, An
     assert found.keys() == case["follows"].keys() | case["given"].keys()
     for name, values in {**case["given"], **case["follows"]}.items():
         np.testing.assert_allclose(found[name], values, atol=1e-6, err_msg=name)
+
+
+def test_the_value_that_is_shown_first_tells_tokens_apart():
+    """It is not about the same for all tokens that count. The same cases as in tests/web/samples.test.js."""
+
+    def shown(**given: list[float]) -> str | None:
+        return shown_value({name: np.array(values, np.float32) for name, values in given.items()})
+
+    same, other = [1, 1.01, 1], [0, 1, 0.5]
+    assert shown(push=same, entropy=other) == "entropy"
+    assert shown(push=[9, 1, 1], entropy=other, mask=[0, 1, 1]) == "entropy"
+    assert shown(push=[1, np.nan, 1], ratio=same) == "push"
+    assert shown(push=[]) == "push"
+    assert shown() is None
 
 
 def test_a_sum_knows_the_places_with_the_largest_values():

@@ -447,6 +447,30 @@ def test_a_long_sequence_has_only_the_rows_in_view(serve: Serve, visit: Open):
     assert page.evaluate(share) == pytest.approx(0.25, abs=0.01)
 
 
+def test_before_the_first_update_tokens_are_tinted_by_the_gradient(serve: Serve, visit: Open):
+    """The push is the same for all of a GRPO sample then, which is said; masked tokens change no colour."""
+    run = windsock.init(project="p", name="first", id="first")
+    certain, open_ = -0.001, -2.0
+    values = {
+        "log_prob": [-50.0, certain, open_, certain], "old": [-1.0, certain, open_, certain],
+        "advantage": [0, -1, -1, -1], "mask": [0, 1, 1, 1],
+    }  # fmt: skip
+    run.sample("p", "a b c d ", tokens=["a ", "b ", "c ", "d "], token_values=values, step=0)
+    run.finish()
+    page = visit(f"{serve().base_url}/?run=first&tab=samples&lang=en")
+    page.wait_for_selector(".token-row")
+    assert page.input_value(".token-panel select >> nth=0") == "gradient"
+    assert "advantage × ratio × (1 − probability)" in page.inner_text(".token-panel .facts")
+    tinted = "all => all.map(one => one.style.background !== '')"
+    assert page.locator(".token-row span").evaluate_all(tinted) == [False, False, True, False]
+    page.select_option(".token-panel select >> nth=0", "push")
+    page.wait_for_selector("text=−1 for every token")
+    assert page.locator(".token-row span").evaluate_all(tinted) == [False] * 4
+    page.select_option(".token-panel select >> nth=0", "surprise")
+    page.wait_for_selector("text=how unlikely the token is")
+    assert page.inner_text(".token-legend").split() == ["0.00100", "2"]
+
+
 TINTED = {
     "log_prob": [-1.0, -1.0, -1.0, -1.0], "old": [-1.0, -1.5, -1.0, -1.0], "rollout": [-1.0, -1.5, -0.5, -1.5],
     "reference": [-1.0, -1.0, -1.0, -4.0], "clipped": [0, 1, 0, 0],
@@ -556,6 +580,7 @@ def test_values_on_the_page_are_those_of_the_trainer(
                 "mismatch": e.old[row] - e.episodes.log_probs[row], "kl": np.expm1(apart) - apart,
                 "surprise": -log_prob, "clipped": (above & (advantage > 0)) | (below & (advantage < 0)),
             }  # fmt: skip
+            arrays["gradient"] = np.where(arrays["clipped"], 0.0, arrays["push"] * (1 - np.exp(log_prob)))
             page.goto(f"{base}&at={step}&sample={place}")
             page.wait_for_selector(".token-row")
             shown = page.evaluate(HOVERED)

@@ -13,11 +13,12 @@ import {
   isSpecial,
   overview,
   scaleOf,
+  shownValue,
   strength,
   tokenRows,
 } from "../../src/windsock/server/web/samples/token_math.js";
 
-const ORDER = ["push", "mismatch", "kl", "surprise", "ratio"];
+const ORDER = ["push", "gradient", "mismatch", "kl", "surprise", "ratio"];
 
 const sides = (pieces) =>
   ["gone", "new"].map((kind) =>
@@ -103,8 +104,28 @@ test("a scale has two colours for values of both signs", () => {
     [-1, -0.5, 0],
   );
   assert.equal(strength(1, scaleOf(Float32Array.from([1, 1]))), 0);
-  assert.deepEqual([...overview(Float32Array.from([0, 4, 1, 0]), { low: 0, high: 4 }, 2)], [1, 0.25]);
-  assert.deepEqual([...overview(Float32Array.from([0, 4]), { low: 0, high: 4 }, 4)], [0, 0, 1, 1]);
+  const few = Float32Array.from({ length: 500 }, (_, i) => Number(i === 7)); // one clipped token of many
+  assert.deepEqual([strength(1, scaleOf(few)), strength(0, scaleOf(few))], [1, 0]);
+  assert.deepEqual([...overview(Float32Array.from([0, 4, 1, 0]), null, { low: 0, high: 4 }, 2)], [1, 0.25]);
+  assert.deepEqual([...overview(Float32Array.from([0, 4]), null, { low: 0, high: 4 }, 4)], [0, 0, 1, 1]);
+});
+
+test("tokens that the mask leaves out change no colour of others", () => {
+  const mask = Float32Array.from([0, 1, 1, 0, 1]);
+  const values = Float32Array.from([-1e9, -3, -1, 0, -2]);
+  assert.deepEqual(scaleOf(values, mask), { low: -3, high: -1 });
+  assert.deepEqual(scaleOf(values, new Float32Array(5)), { low: 0, high: 0 });
+  assert.deepEqual([...overview(values, mask, { low: -3, high: -1 }, 5)], [0, -1, 0, 0, -0.5]);
+});
+
+test("the value that is shown first tells tokens apart", () => {
+  const values = (numbers) => Float32Array.from(numbers);
+  const [same, other] = [values([1, 1.01, 1]), values([0, 1, 0.5])];
+  assert.equal(shownValue({ push: same, entropy: other }), "entropy");
+  assert.equal(shownValue({ push: values([9, 1, 1]), entropy: other, mask: values([0, 1, 1]) }), "entropy");
+  assert.equal(shownValue({ push: values([1, Number.NaN, 1]), ratio: same }), "push");
+  assert.equal(shownValue({ push: values([]) }), "push");
+  assert.equal(shownValue({}), undefined);
 });
 
 test("the most extreme tokens are those far from the median that count", () => {
@@ -112,6 +133,7 @@ test("the most extreme tokens are those far from the median that count", () => {
   assert.deepEqual(extremes(values, null, 2), [2, 4]);
   assert.deepEqual(extremes(values, Float32Array.from([1, 1, 0, 1, 1, 1]), 1), [4]);
   assert.deepEqual(extremes(new Float32Array(), null), []);
+  assert.deepEqual(extremes(Float32Array.from([2, 2, 3]), Float32Array.from([1, 1, 0])), []);
 });
 
 test("rows have every character once, and fit", () => {

@@ -19,11 +19,13 @@ OLD = ("old", "old_log_prob", "old_log_probs")
 ROLLOUT = ("rollout", "rollout_log_prob", "rollout_log_probs")
 REFERENCE = ("reference", "ref", "ref_log_prob", "ref_log_probs", "reference_log_prob")
 MAX_PLACES = 20  # of a token that a sum knows
+ABOUT_THE_SAME = 0.02  # of the largest: before the first update the ratio is 1 but for rounding
 
 
 def all_values(given: Mapping[str, Sequence[float]]) -> dict[str, Values]:
     """Return the values that were given and those that follow from several of them, which come first.
 
+    ``gradient`` is the derivative of advantage x ratio by the logit of the token, 0 where the loss clips it.
     ``mismatch`` is of the policy that sampled: an update moves the newest log-probs away from the rollout engine's.
     ``kl`` (k3, to the reference) and ``surprise`` are of the newest policy that is known. The page computes the same.
     """
@@ -33,14 +35,31 @@ def all_values(given: Mapping[str, Sequence[float]]) -> dict[str, Values]:
     any_known = newest if newest is not None else rollout
     with np.errstate(all="ignore"):
         ratio = arrays.get("ratio", _combined(log_prob, old, lambda now, then: np.exp(now - then)))
+        push = _combined(arrays.get("advantage"), ratio, np.multiply)
+        gradient = _combined(push, log_prob, lambda push, now: push * -np.expm1(np.minimum(now, 0.0)))
+        if gradient is not None and "clipped" in arrays:
+            gradient[arrays["clipped"] > 0] = 0.0
         found = {
-            "push": _combined(arrays.get("advantage"), ratio, np.multiply),
+            "push": push,
+            "gradient": gradient,
             "mismatch": _combined(old if old is not None else log_prob, rollout, np.subtract),
             "kl": _combined(reference, newest, lambda then, now: kl_k3(then - now)),
             "surprise": None if any_known is None else -any_known,
             "ratio": ratio,
         }
     return {name: values for name, values in (found | arrays).items() if values is not None}
+
+
+def shown_value(values: Mapping[str, Values]) -> str | None:
+    """Return the value to show where none is asked for: the first that is not about the same for all tokens."""
+    mask = values.get("mask")
+    return next((name for name in values if _varies(values[name], mask)), next(iter(values), None))
+
+
+def _varies(values: Values, mask: Values | None) -> bool:
+    counted = values[np.isfinite(values) if mask is None else np.isfinite(values) & (mask != 0)]
+    low, high = (float(counted.min()), float(counted.max())) if len(counted) else (0.0, 0.0)
+    return high - low > ABOUT_THE_SAME * max(abs(low), abs(high))
 
 
 def _first(arrays: Mapping[str, Values], names: Sequence[str]) -> Values | None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windsock.formatting import number, printable
 from windsock.model import Sample
-from windsock.samples.token_sums import all_values, token_sums
+from windsock.samples.token_sums import Values, all_values, shown_value, token_sums
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-PREFERRED = ("entropy", "advantage", "log_prob")
 EXTREMES = 10
 ALTERNATIVES = 5
 SUMS = 30  # tokens with the largest sums
@@ -25,14 +24,13 @@ CLIPPED = 0.02  # share of the values at each end that have the full colour
 
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
-    """The value that colours tokens; None for the first of the preferred ones."""
+    """The value that colours tokens; None for the first that tells them apart, as on the page."""
 
     value: str | None = None
 
-    def name(self, names: Collection[str]) -> str | None:
-        """Return the one of some values to show, if it is among them."""
-        wanted = (self.value,) if self.value is not None else (*PREFERRED, *names)
-        return next((name for name in wanted if name in names), None)
+    def name(self, values: Mapping[str, Values]) -> str | None:
+        """Return the name of the value to show, if it is there."""
+        return shown_value(values) if self.value is None else self.value if self.value in values else None
 
 
 def print_tokens(console: Console, sample: Sample, choice: TokenChoice) -> None:
@@ -48,13 +46,12 @@ def print_tokens(console: Console, sample: Sample, choice: TokenChoice) -> None:
         return
     values: list[float] = given[name].tolist()
     mask: list[float] = given["mask"].tolist() if "mask" in given else [1.0] * len(values)
-    scale = Scale.of(values)
+    scale = Scale.of([value for value, counts in zip(values, mask, strict=True) if counts])
     line = Text()
     for token, value, counts in zip(sample.tokens, values, mask, strict=True):
         line.append(printable(token, newlines=True), scale.style(value) if counts else "dim")
-    console.print(
-        f"{' ' * INDENT}{printable(name)}: {number(scale.low)} to {number(scale.high)}", style="dim", markup=False
-    )
+    span = f"{number(scale.low)} to {number(scale.high)}" if scale.low < scale.high else number(scale.low)
+    console.print(f"{' ' * INDENT}{printable(name)}: {span}", style="dim", markup=False)
     console.print(line, soft_wrap=True)
     for place in extremes(values, mask):
         shown = printable(sample.tokens[place]).strip() or repr(sample.tokens[place])
@@ -72,9 +69,10 @@ def alternatives(sample: Sample, place: int) -> str:
 def print_token_sums(console: Console, samples: Iterable[Sample], choice: TokenChoice) -> None:
     """Print the tokens of some samples that have the largest sums of a value."""
     listed = list(samples)
-    names = {name for sample in listed for name in all_values(sample.token_values)}
-    name = choice.name(sorted(names))
+    values = [all_values(sample.token_values) for sample in listed]
+    name = next(filter(None, map(choice.name, values)), None)
     if name is None:
+        names = {name for of_sample in values for name in of_sample}
         console.print(
             f"no such values of tokens; there are {printable(', '.join(sorted(names)) or 'none')}", style="dim"
         )
@@ -94,11 +92,12 @@ class Scale:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Scale:
-        """Return the scale of some values; a few at each end have the full colour."""
+        """Return the scale of some values; a few at each end have the full colour, unless they are all that differs."""
         finite = sorted(value for value in values if math.isfinite(value))
         if not finite:
             return cls(0.0, 0.0)
-        cut = int(CLIPPED * len(finite))
+        most = int(CLIPPED * len(finite))
+        cut = most if finite[most] < finite[-1 - most] else 0
         return cls(finite[cut], finite[-1 - cut])
 
     def strength(self, value: float) -> float:
@@ -120,9 +119,12 @@ class Scale:
 
 
 def extremes(values: Sequence[float], mask: Sequence[float]) -> list[int]:
-    """Return the places of the values that are farthest from their median, among the tokens that count."""
+    """Return the places of the values farthest from their median, among the tokens that count; none if all are equal."""
     places = [place for place, value in enumerate(values) if mask[place] and math.isfinite(value)]
     if not places:
         return []
-    middle = sorted(values[place] for place in places)[(len(places) - 1) // 2]
+    ordered = sorted(values[place] for place in places)
+    if ordered[0] == ordered[-1]:
+        return []
+    middle = ordered[(len(places) - 1) // 2]
     return sorted(places, key=lambda place: -abs(values[place] - middle))[:EXTREMES]

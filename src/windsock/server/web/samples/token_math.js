@@ -1,6 +1,7 @@
 // Tokens of a sample as numbers: their values, those that follow from them, colours, extremes, and rows of text.
 
 const CLIPPED = 0.02; // share of the values at each end that have the full colour
+const ABOUT_THE_SAME = 0.02; // of the largest: before the first update the ratio is 1 but for rounding
 const LOG_PROB = ["log_prob", "log_probs", "logprob", "logprobs"];
 const OLD = ["old", "old_log_prob", "old_log_probs"];
 const ROLLOUT = ["rollout", "rollout_log_prob", "rollout_log_probs"];
@@ -32,7 +33,8 @@ export function alternativesOf(packed) {
   };
 }
 
-// All values by name: first those that follow from several of them, then those that were given. The mismatch is that
+// All values by name: first those that follow from several of them, then those that were given. The gradient is the
+// derivative of advantage x ratio by the logit of the token, 0 where the loss clips it. The mismatch is that
 // of the policy that sampled: an update moves the newest log-probs away from the rollout engine's. KL (k3, to the
 // reference) and surprise are of the newest policy that is known. token_sums.py computes the same.
 export function allValues(given) {
@@ -41,8 +43,11 @@ export function allValues(given) {
   );
   const newest = logProb ?? old;
   const ratio = given.ratio ?? combined(logProb, old, (now, then) => Math.exp(now - then));
+  const push = combined(given.advantage, ratio, (advantage, by) => advantage * by);
+  const gradient = combined(push, logProb, (by, now) => by * -Math.expm1(Math.min(now, 0)));
   const found = {
-    push: combined(given.advantage, ratio, (advantage, by) => advantage * by),
+    push,
+    gradient: given.clipped ? combined(gradient, given.clipped, (by, clipped) => (clipped > 0 ? 0 : by)) : gradient,
     mismatch: combined(old ?? logProb, rollout, (trainer, engine) => trainer - engine),
     kl: combined(reference, newest, (then, now) => Math.expm1(then - now) - (then - now)),
     surprise: (newest ?? rollout)?.map((value) => -value),
@@ -60,11 +65,29 @@ export function isSpecial(token) {
   return SPECIAL.test(token.trim());
 }
 
-// The range of the finite values, without a few at each end.
-export function scaleOf(values) {
-  const finite = Float32Array.from(values).filter(Number.isFinite).sort();
-  const cut = Math.floor(CLIPPED * finite.length);
-  return finite.length ? { low: finite[cut], high: finite.at(-1 - cut) } : { low: 0, high: 0 };
+// The name of the value to show where none is asked for: the first that is not about the same for all tokens.
+export function shownValue(values) {
+  const names = Object.keys(values);
+  const varies = (name) => {
+    const sorted = countedOf(values[name], values.mask);
+    const [low, high] = [sorted[0] ?? 0, sorted.at(-1) ?? 0];
+    return high - low > ABOUT_THE_SAME * Math.max(Math.abs(low), Math.abs(high));
+  };
+  return names.find(varies) ?? names[0];
+}
+
+// The range of the finite values of tokens that count, without a few at each end unless these are all that differs.
+export function scaleOf(values, mask) {
+  const sorted = countedOf(values, mask);
+  if (!sorted.length) return { low: 0, high: 0 };
+  const most = Math.floor(CLIPPED * sorted.length);
+  const cut = sorted[most] < sorted.at(-1 - most) ? most : 0;
+  return { low: sorted[cut], high: sorted.at(-1 - cut) };
+}
+
+// The finite values of tokens that the mask does not leave out, in ascending order.
+function countedOf(values, mask) {
+  return values.filter((value, i) => Number.isFinite(value) && (!mask || mask[i])).sort();
 }
 
 // The strength of a value's colour, from -1 to 1; of values with one sign it is the distance from the end near 0.
@@ -75,10 +98,10 @@ export function strength(value, { low, high }) {
   return high > 0 ? share : share - 1;
 }
 
-// The places of the values that are farthest from their median, among the tokens that count.
+// The places of the values that are farthest from their median, among the tokens that count; none if all are the same.
 export function extremes(values, mask, count = 10) {
   const isCounted = (i) => Number.isFinite(values[i]) && (!mask || mask[i]);
-  const sorted = values.filter((_, i) => isCounted(i)).sort();
+  const sorted = countedOf(values, mask);
   const middle = sorted[Math.floor((sorted.length - 1) / 2)];
   const found = []; // the farthest first; a few insertions are faster than sorting all
   for (let i = 0; i < values.length; i++) {
@@ -88,7 +111,7 @@ export function extremes(values, mask, count = 10) {
     found.splice(place < 0 ? found.length : place, 0, { i, distance });
     if (found.length > count) found.pop();
   }
-  return found.map((one) => one.i);
+  return found[0]?.distance ? found.map((one) => one.i) : [];
 }
 
 // Rows of pieces [place, text] that are at most `width` characters wide; a newline ends a row.
@@ -145,11 +168,14 @@ function cells(text) {
 }
 
 // The mean strength in each of `count` stretches of the tokens, for an overview; the strongest has the full colour.
-export function overview(values, scale, count) {
+// A token that the mask leaves out has none.
+export function overview(values, mask, scale, count) {
   const means = Float32Array.from({ length: count }, (_, bar) => {
     const first = Math.floor((bar * values.length) / count);
     const end = Math.max(first + 1, Math.floor(((bar + 1) * values.length) / count));
-    const found = values.subarray(first, end).map((value) => strength(value, scale));
+    const found = values
+      .subarray(first, end)
+      .map((value, i) => (mask && !mask[first + i] ? 0 : strength(value, scale)));
     return found.reduce((sum, one) => sum + one, 0) / (found.length || 1);
   });
   const largest = means.reduce((most, one) => Math.max(most, Math.abs(one)), 0) || 1;

@@ -14,6 +14,7 @@ import {
   isSpecial,
   overview,
   scaleOf,
+  shownValue,
   strength,
   tokenRows,
 } from "./token_math.js";
@@ -25,6 +26,16 @@ const MAX_HEIGHT = 420;
 const MAP_HEIGHT = 30;
 const BESIDE = 6; // rows that are drawn beyond each edge
 const SHOWN_PLACES = 5; // of a token in the table of sums
+// What values mean: those that follow from others, and those that are known by their names.
+const MEANINGS = {
+  push: () => t("token_push"),
+  gradient: () => t("token_gradient"),
+  mismatch: () => t("token_mismatch"),
+  kl: () => t("token_kl"),
+  surprise: () => t("token_surprise"),
+  ratio: () => t("token_ratio"),
+  clipped: () => t("token_clipped"),
+};
 let areSumsOpen = false; // also after a link of theirs has led to another sample
 
 // The panel of a sample's tokens; `fetchSums` gets the sums of a value over the step, and is null in a report.
@@ -58,7 +69,7 @@ export function tokenPanel(sample, fetchSums) {
 function contents(data, body, texts) {
   const names = Object.keys(data.values);
   if (!names.length) return [new TokenText(data, null, body.clientWidth).node];
-  const first = names.includes(getState("tv")) ? getState("tv") : names[0];
+  const first = names.includes(getState("tv")) ? getState("tv") : shownValue(data.values);
   const second = names.includes(getState("tv2")) ? getState("tv2") : "";
   const choices = names.map((name) => [name, name]);
   const bar = el(
@@ -66,7 +77,8 @@ function contents(data, body, texts) {
     { class: "facts" },
     selectField(t("tint"), choices, first, (tv) => setState({ tv })),
     selectField(t("beside"), [["", "–"], ...choices], second, (tv2) => setState({ tv2 })),
-    legend(scaleOf(data.values[first])),
+    legend(scaleOf(data.values[first], data.mask)),
+    first in MEANINGS ? el("span", { class: "quiet", text: MEANINGS[first]() }) : null,
   );
   const shown = second ? [first, second] : [first];
   const width = body.clientWidth / shown.length;
@@ -85,6 +97,7 @@ function contents(data, body, texts) {
 }
 
 function legend({ low, high }) {
+  if (low === high) return el("span", { text: t("same_value", { n: formatNumber(low) }) });
   const ends = [low < 0 ? "var(--s1)" : "transparent", high > 0 ? "var(--s0)" : "transparent"];
   const middle = low < 0 && high > 0 ? "transparent, " : "";
   const bar = el("i", { style: { background: `linear-gradient(to right, ${ends[0]}, ${middle}${ends[1]})` } });
@@ -101,7 +114,9 @@ function extremeList(data, name, texts) {
       el("span", { class: "quiet", text: formatNumber(data.values[name][place]) }),
     ),
   );
-  return el("div", { class: "extremes" }, el("span", { class: "quiet", text: t("extremes") }), buttons);
+  return buttons.length
+    ? el("div", { class: "extremes" }, el("span", { class: "quiet", text: t("extremes") }), buttons)
+    : "";
 }
 
 // The tokens of the step with the largest sums of a value, once it is opened, with links to where the value is largest.
@@ -145,7 +160,7 @@ class TokenText {
   constructor(data, name, width) {
     this.data = data;
     this.values = name ? data.values[name] : null;
-    this.scale = this.values ? scaleOf(this.values) : null;
+    this.scale = this.values ? scaleOf(this.values, data.mask) : null;
     this.rows = tokenRows(data.tokens, Math.max(20, Math.floor((width - 24) / characterWidth())));
     this.rowOf = firstRows(this.rows, data.tokens.length);
     this.marked = -1;
@@ -163,7 +178,7 @@ class TokenText {
     this.map.addEventListener("pointerdown", (event) => this.drag(event));
     this.map.addEventListener("pointermove", (event) => event.buttons && this.drag(event));
     this.node = el("div", { class: "token-column" }, name ? this.map : null, this.scroller, this.tip);
-    this.picture = this.values ? overviewPicture(overview(this.values, this.scale, this.map.width)) : null;
+    this.picture = this.values ? overviewPicture(overview(this.values, data.mask, this.scale, this.map.width)) : null;
     this.drawn = new Map(); // the rows that exist, by number
     this.draw();
   }

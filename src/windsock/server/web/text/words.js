@@ -233,6 +233,29 @@ export const WORDS = {
   tokens_count: ["{n} tokens", "{n} 个 token", "{n} token"],
   tint: ["colour by", "着色依据"],
   beside: ["beside it", "并排显示"],
+  same_value: ["{n} for every token", "所有 token 均为 {n}"],
+  token_push: [
+    "advantage × ratio: above 0 the update makes the token more likely, below 0 less",
+    "优势 × 概率比：大于 0 时更新提高该 token 的概率，小于 0 时降低",
+  ],
+  token_gradient: [
+    "advantage × ratio × (1 − probability): how far the update moves the token; 0 where the loss clips it",
+    "优势 × 概率比 × (1 − 概率)：更新推动该 token 的力度，被裁剪处为 0",
+  ],
+  token_mismatch: [
+    "log-prob of the trainer minus that of the rollout engine, for the same policy",
+    "同一策略下训练端与推理引擎的对数概率之差",
+  ],
+  token_kl: ["distance of the policy from the reference (k3)", "策略与参考模型的距离（k3）"],
+  token_surprise: ["how unlikely the token is: its negative log-prob", "该 token 有多意外：负对数概率"],
+  token_ratio: [
+    "how far updates have moved the policy from the one that sampled",
+    "相对采样时的策略，更新使概率变化的倍数",
+  ],
+  token_clipped: [
+    "1 where the loss clips the ratio, so that the token has no gradient",
+    "概率比被损失裁剪处为 1，该 token 没有梯度",
+  ],
   token_sums: ["{n} of all tokens of this step", "该步全部 token 的 {n}"],
   token: ["token", "token 文本"],
   sum: ["sum", "总和"],
