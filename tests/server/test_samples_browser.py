@@ -1,5 +1,6 @@
 """The Samples view in a browser: transcripts of every shape, searches in the URL, groups and tokens."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -466,13 +467,16 @@ def test_before_the_first_update_tokens_are_tinted_by_the_gradient(serve: Serve,
     page.select_option(".token-panel select >> nth=0", "push")
     page.wait_for_selector("text=−1 for every token")
     assert page.locator(".token-row span").evaluate_all(tinted) == [False] * 4
+    page.select_option(".token-panel select >> nth=1", "gradient")
+    page.wait_for_selector("text=gradient: advantage × ratio × (1 − probability)")
+    assert "push: advantage × ratio: above 0" in page.inner_text(".token-panel .facts")
     page.select_option(".token-panel select >> nth=0", "surprise")
     page.wait_for_selector("text=how unlikely the token is")
     assert page.inner_text(".token-legend").split() == ["0.00100", "2"]
 
 
 TINTED = {
-    "log_prob": [-1.0, -1.0, -1.0, -1.0], "old": [-1.0, -1.5, -1.0, -1.0], "rollout": [-1.0, -1.5, -0.5, -1.5],
+    "log_prob": [-1.0, -1.0, -1.0, -1.0], "old": [-1.0, -1.5, -1.0, -1.0], "rollout": [-1.0, -1.5, -0.5, -1.25],
     "reference": [-1.0, -1.0, -1.0, -4.0], "clipped": [0, 1, 0, 0],
 }  # fmt: skip
 
@@ -494,10 +498,14 @@ def test_tokens_are_tinted_by_a_value(serve: Serve, visit: Open, value: str, tin
     assert page.input_value(".token-panel select >> nth=0") == value
     shown = page.locator(".token-row span").evaluate_all("all => all.map(one => one.style.background)")
     assert [next((name for name in ("--s0", "--s1") if name in style), "") for style in shown] == tints
-    extreme = page.locator(".extremes button").first.inner_text().split()
-    assert extreme == {
-        "mismatch": ["c", "−0.500"], "kl": ["d", "2.05"], "clipped": ["b", "1"], "surprise": ["a", "1"],
-        "old": ["b", "−1.50"],
+    if value == "mismatch":  # −0.5 has the full colour, 0.25 the half of it, and 0 at two thirds none
+        legend = page.locator(".token-legend i").evaluate("one => one.style.background")
+        found = re.findall(r"--s\d\) \d+%|transparent [\d.]+%", legend)
+        assert found == ["--s1) 75%", "transparent 66.66666666666667%", "--s0) 38%"]
+    extremes = page.locator(".extremes button").all_inner_texts()
+    assert [text.split() for text in extremes[:1]] == {
+        "mismatch": [["c", "−0.500"]], "kl": [["d", "2.05"]], "clipped": [["b", "1"]], "surprise": [],
+        "old": [["b", "−1.50"]],
     }[value]  # fmt: skip
 
 

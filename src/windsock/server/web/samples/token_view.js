@@ -78,9 +78,9 @@ function contents(data, body, texts) {
     selectField(t("tint"), choices, first, (tv) => setState({ tv })),
     selectField(t("beside"), [["", "–"], ...choices], second, (tv2) => setState({ tv2 })),
     legend(scaleOf(data.values[first], data.mask)),
-    first in MEANINGS ? el("span", { class: "quiet", text: MEANINGS[first]() }) : null,
   );
   const shown = second ? [first, second] : [first];
+  bar.append(...meanings(shown));
   const width = body.clientWidth / shown.length;
   texts.push(...shown.map((name) => new TokenText(data, name, width - 12)));
   for (const text of texts) text.follow(texts);
@@ -96,11 +96,20 @@ function contents(data, body, texts) {
   ];
 }
 
-function legend({ low, high }) {
+// What the shown values mean, with their names where there are two.
+function meanings(shown) {
+  const known = shown.filter((name) => name in MEANINGS);
+  const line = (name) => (shown.length > 1 ? `${name}: ${MEANINGS[name]()}` : MEANINGS[name]());
+  return known.map((name) => el("div", { class: "quiet", text: line(name) }));
+}
+
+// The colours from the lowest to the highest value, with none at 0.
+function legend(scale) {
+  const { low, high } = scale;
   if (low === high) return el("span", { text: t("same_value", { n: formatNumber(low) }) });
-  const ends = [low < 0 ? "var(--s1)" : "transparent", high > 0 ? "var(--s0)" : "transparent"];
-  const middle = low < 0 && high > 0 ? "transparent, " : "";
-  const bar = el("i", { style: { background: `linear-gradient(to right, ${ends[0]}, ${middle}${ends[1]})` } });
+  const [first, last] = [low, high].map((value) => tint(strength(value, scale)) || "transparent");
+  const nothing = low < 0 && high > 0 ? `transparent ${(100 * low) / (low - high)}%, ` : "";
+  const bar = el("i", { style: { background: `linear-gradient(to right, ${first}, ${nothing}${last})` } });
   return el("span", { class: "token-legend" }, formatNumber(low), bar, formatNumber(high));
 }
 
