@@ -119,7 +119,7 @@ class Scale:
 
 
 def extremes(values: Sequence[float], mask: Sequence[float]) -> list[int]:
-    """Return the places of the values farthest from their median, among the tokens that count; none if all are equal."""
+    """Return the places of values farthest from their median, of tokens that count; none if all values are equal."""
     places = [place for place, value in enumerate(values) if mask[place] and math.isfinite(value)]
     if not places:
         return []
