@@ -16,6 +16,10 @@ Every message contains what was expected, what was given and what to do. ``init`
 raise these errors; the calls of a training loop never raise.
 """
 
+from typing import TypeVar
+
+Error = TypeVar("Error", bound=BaseException)
+
 
 class WindsockError(Exception):
     """The base of all errors that windsock raises."""
@@ -51,3 +55,9 @@ class RunNotFoundError(WindsockError, LookupError):
 
 class MetricNotFoundError(WindsockError, LookupError):
     """A run has no metric of that name."""
+
+
+def without_frames(error: Error) -> Error:
+    """Return an exception that is kept, without the frames of its calls: they would keep their tensors in memory."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from windsock.device_copy.copies import DeviceCopy
+from windsock.errors import without_frames
 from windsock.formatting import describe_error
 from windsock.model import Histogram
 
@@ -229,7 +230,7 @@ def _copy(tensors: list[Any]) -> DeviceCopy:
             if kernel is not None:
                 return DeviceCopy.gathered(tensors, kernel)
         except Exception as problem:  # noqa: BLE001 - no Triton, no compiler, …: torch copies them as well
-            _unable.append(problem)
+            _unable.append(without_frames(problem))
     # Without gradients as a whole: to detach each tensor takes longer than to stack all.
     with torch.no_grad():
         return DeviceCopy(_stacked(tensors), reused=True)

@@ -1,5 +1,7 @@
 """The sequences whose tokens are kept: chosen as plain loops do it, whichever way the batch comes."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -249,3 +251,29 @@ def test_a_choice_that_fails_on_a_device_is_reported_and_not_tried_again(monkeyp
         measurement.add(batch, ("data",), tokens=ASKED)
     assert tried == [ASKED, None, None, None]  # the metrics do not need the tokens
     assert told == ["tokens: no compiler"] * 3
+
+
+@pytest.mark.parametrize("wanted", [ASKED, None], ids=["of a choice", "of all kernels"])
+def test_a_failure_that_is_remembered_keeps_no_tensors(monkeypatch: pytest.MonkeyPatch, wanted: Request | None):
+    """Its traceback has the frames of the calls, with the batch in their variables, and so has its cause."""
+
+    def launch(kernels: object, batch: Batch, *_: object) -> None:
+        try:
+            raise ValueError(f"{batch.sequences} sequences")
+        except ValueError as error:
+            raise RuntimeError("no compiler") from error
+
+    for name in ("unable", "_broken"):
+        monkeypatch.setattr(device, name, [])
+    monkeypatch.setattr(device, "on_device", lambda batch: True)
+    monkeypatch.setattr(device, "_kernels", lambda kind: device)
+    monkeypatch.setattr(kernel_pass, "launch", launch)
+    given = as_torch(arrays())
+    held = weakref.ref(given["old_log_probs"])
+    measurement = Measurement(report=lambda what, error: None)
+    measurement.add(Batch(**given), ("data",), tokens=wanted)
+    assert dict(measurement.finish("roll"))  # torch measures as well
+    del given, measurement
+    gc.collect()
+    assert held() is None
+    assert device._broken

@@ -58,7 +58,7 @@ class Launcher:
                     compiled.run(*grid, stream, *handles, *addresses, *self._values)
                 return
             except (AttributeError, TypeError) as problem:  # another version of Triton: its dispatch does it too
-                _indirect.append(problem)
+                _indirect.append(problem.with_traceback(None))
         kernel = self._kernel[grid](*tensors(), **self._constants, **self._settings)
         if hasattr(kernel, "__getitem__"):  # the interpreter compiles nothing
             self._compiled[key] = kernel

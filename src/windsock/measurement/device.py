@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.device_copy.copies import DeviceCopy
+from windsock.errors import without_frames
 from windsock.measurement import kernel_pass, torch_pass
 from windsock.measurement.batch import Batch
 from windsock.measurement.device_rows import DeviceRows
@@ -63,7 +64,7 @@ class Launches:
                 try:
                     rows = kernel_pass.launch(kernels, batch, plan, memory, completed, request)
                 except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
-                    unable.append(problem)
+                    unable.append(without_frames(problem))
                 else:
                     return rows if rows is None or not rows.is_urgent or _is_chosen(rows, memory) else None
             try:
@@ -106,7 +107,7 @@ def _is_chosen(rows: DeviceRows, memory: ResultMemory) -> bool:
             kernel_pass.choose_waiting(rows, memory)
             return True
     except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
-        unable.append(problem)
+        unable.append(without_frames(problem))
     memory.rows.remove(rows)
     return False
 
@@ -165,7 +166,7 @@ def _kernels(device: str) -> ModuleType | None:
 def _tell_broken(problem: Exception) -> None:
     if not _broken:
         print(f"windsock: Triton kernels failed, measuring with torch instead: {problem}", file=sys.stderr)
-    _broken.append(problem)
+    _broken.append(without_frames(problem))
 
 
 _broken: list[Exception] = []
