@@ -238,7 +238,7 @@ def test_a_chat_is_shown_as_turns(capsys: pytest.CaptureFixture[str]):
 
 
 def test_tokens_are_shown_with_one_of_their_values(capsys: pytest.CaptureFixture[str]):
-    """The most extreme ones as a list; a value that is not there is told."""
+    """The most extreme ones as a list; samples without tokens are left out, and a value that is not there is told."""
     run = windsock.init(name="lake")
     run.sample(
         tokens=["a", "\x1b[2J", "c"], token_values={"entropy": [0.5, 4.0, 0.25], "mask": [1, 1, 0], "[red]x": [1, 1, 1]}
@@ -250,7 +250,8 @@ def test_tokens_are_shown_with_one_of_their_values(capsys: pytest.CaptureFixture
     assert [line.split() for line in out.splitlines() if "(token" in line] == [
         ["4", "␛[2J", "(token", "1)"], ["0.5", "a", "(token", "0)"],
     ]  # fmt: skip
-    assert "no values of tokens; it has none" in out
+    assert "1 matches; 2 of 2" in out
+    assert "no sample matches" in cli(capsys, "--tokens", "--step", "1")
     assert "no value 'kl' of tokens; it has entropy, mask, [red]x" in cli(capsys, "--value", "kl")
     same = cli(capsys, "--value", "[red]x")
     assert "  [red]x: 1\n" in same

@@ -387,6 +387,37 @@ def test_tokens_have_their_values(
     assert "tv2=push" in page.url
 
 
+@pytest.mark.parametrize("as_report", [False, True])
+def test_samples_with_tokens_are_marked_and_found(serve: Serve, visit: Open, tmp_path: Path, as_report: bool):
+    """Few of a step have them: one click lists these alone, and another one all of them."""
+    run = windsock.init(project="p", name="few", id="few")
+    for number in range(9):
+        more = {"tokens": ["a", "b"], "token_values": {"entropy": [1, number]}} if number in (4, 7) else {}
+        run.sample("p", f"text {number}", reward=float(number), step=0, **more)
+    run.finish()
+    state = "tab=samples&lang=en&where=reward+>+1"
+    if as_report:
+        assert main(["report", "few", "-o", str(tmp_path / "run.html")]) == 0
+        page = visit(f"{(tmp_path / 'run.html').as_uri()}#{state}")
+    else:
+        page = visit(f"{serve().base_url}/?run=few&{state}")
+    page.wait_for_selector(".sample-row")
+    texts = "() => [...document.querySelectorAll('.sample-row .snippet')].map(one => one.textContent)"
+    marked = "() => [...document.querySelectorAll('.sample-row:has(.has-tokens) .snippet')].map(one => one.textContent)"
+    assert len(page.evaluate(texts)) == 7
+    having = {"text 4", "text 7"}
+    assert set(page.evaluate(marked)) == having
+    button = page.locator("button", has_text="with tokens")
+    button.click()
+    page.wait_for_function(f"() => ({texts})().length === 2")
+    assert set(page.evaluate(texts)) == having
+    assert button.get_attribute("aria-pressed") == "true"
+    assert page.input_value(".where") == "reward > 1 and tokens > 0"
+    button.click()
+    page.wait_for_function(f"() => ({texts})().length === 7")
+    assert page.input_value(".where") == "reward > 1"
+
+
 def test_the_tokens_of_a_step_are_summed(serve: Serve, visit: Open):
     """By their text, with a link to each place; a click goes there, also in another sample and outside of the list."""
     run = windsock.init(project="p", name="sums", id="sums")

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { toggledCondition } from "../../src/windsock/server/web/samples/conditions.js";
 import { wordDiff } from "../../src/windsock/server/web/samples/diff.js";
 import { FORMULAS } from "../../src/windsock/server/web/samples/formulas.js";
 import { inputTurns, outputText, sharedBeginning } from "../../src/windsock/server/web/samples/outputs.js";
@@ -116,6 +117,16 @@ test("tokens that the mask leaves out change no colour of others", () => {
   assert.deepEqual(scaleOf(values, mask), { low: -3, high: -1 });
   assert.deepEqual(scaleOf(values, new Float32Array(5)), { low: 0, high: 0 });
   assert.deepEqual([...overview(values, mask, { low: -3, high: -1 }, 5)], [0, -1, 0, 0, -0.5]);
+});
+
+test("a condition is added to others and taken away", () => {
+  const toggled = (where) => toggledCondition(where, "tokens > 0");
+  assert.equal(toggled(""), "tokens > 0");
+  assert.equal(toggled("tokens > 0"), "");
+  assert.equal(toggled("reward < 1"), "reward < 1 and tokens > 0");
+  assert.equal(toggled("tokens > 0 and reward < 1"), "reward < 1");
+  assert.equal(toggled('a = 1 or b = "x and y"'), '(a = 1 or b = "x and y") and tokens > 0');
+  assert.equal(toggled('(a = 1 or b = "x and y") and tokens > 0'), '(a = 1 or b = "x and y")');
 });
 
 test("the value that is shown first tells tokens apart", () => {

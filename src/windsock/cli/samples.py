@@ -21,6 +21,7 @@ from windsock.terminal.output import Progress
 HELP = "show samples: filter, search, sort"
 EXAMPLE = "windsock samples @last --step 10:20 --min-reward 0.5 --grep 'therefore' --sort -reward"
 DEFAULT_COUNT = 20
+HAS_TOKENS = "tokens > 0"
 DESCENDING = tuple(f"-{name}" for name in SORTS)
 
 
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-n", type=int, metavar="COUNT", help=f"number of samples, 0 for all (default {DEFAULT_COUNT}, all with --json)"
     )
     parser.add_argument("--full", action="store_true", help="do not shorten texts")
-    parser.add_argument("--tokens", action="store_true", help="show the tokens, coloured by one of their values")
+    parser.add_argument("--tokens", action="store_true", help="show the samples that have tokens, coloured by a value")
     parser.add_argument(
         "--value", metavar="NAME", help="the value that colours them: push, gradient, kl, … (default as the page)"
     )
@@ -91,7 +92,10 @@ def _query(options: argparse.Namespace) -> Query:
     names = [
         name for name in Query.__dataclass_fields__ if hasattr(options, name) and name not in ("run", "sort", "where")
     ]
-    where = " and ".join(f"({text})" for text in options.where or ())
+    conditions = list(options.where or ())
+    if options.tokens or options.value:
+        conditions.append(HAS_TOKENS)
+    where = " and ".join(f"({text})" for text in conditions)
     return Query(**{name: getattr(options, name) for name in names}, where=where, sort=options.sort or default)
 
 

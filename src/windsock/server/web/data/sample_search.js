@@ -59,6 +59,7 @@ function unquoted(text) {
 
 function columnValue(sample, name) {
   if (FIELDS.includes(name)) return sample[name];
+  if (name === "tokens") return sample.tokens?.length || null;
   return name.startsWith("reward.") ? sample.rewards?.[name.slice(7)] : sample.columns?.[name];
 }
 

@@ -3,6 +3,7 @@ import { getState, setState, toggleState, typeState } from "../data/url_state.js
 import { t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
+import { conditionsOf, toggledCondition } from "./conditions.js";
 
 const FIXED_SORTS = [
   ["-step", "s_new"],
@@ -13,6 +14,7 @@ const FIXED_SORTS = [
   ["-advantage", "s_adv"],
 ];
 const FIXED_COLUMNS = ["reward", "advantage", "length", "step", "task", "group", "finish_reason", "weight_version"];
+const HAS_TOKENS = "tokens > 0";
 const NARROW = ["at", "task", "group", "low", "high", "short", "long", "finish"];
 
 // The parameters of a search by their state in the URL.
@@ -56,6 +58,12 @@ export class FilterBar {
       "aria-label": t("regex"),
       onclick: () => toggleState("rx"),
     });
+    this.tokens = el("button", {
+      text: t("with_tokens"),
+      title: t("with_tokens_what"),
+      hidden: true,
+      onclick: () => setState({ where: toggledCondition(getState("where"), HAS_TOKENS), sample: "" }),
+    });
     this.rich = el("button", { text: t("rendered"), title: t("rendered_what"), onclick: () => toggleState("rich") });
     this.node = el(
       "div",
@@ -72,6 +80,7 @@ export class FilterBar {
         this.narrow(),
       ),
       this.summary,
+      this.tokens,
       this.rich,
     );
     this.show({});
@@ -121,6 +130,7 @@ export class FilterBar {
     for (const [state, box] of this.boxes) if (box !== this.typing) box.value = getState(state);
     this.press();
     const names = Object.keys(columns);
+    this.tokens.toggleAttribute("hidden", !columns.tokens && !this.isPressed(HAS_TOKENS));
     const sorts = names.flatMap((name) => [
       [`-${name}`, `${name} ↓`],
       [name, `${name} ↑`],
@@ -134,8 +144,13 @@ export class FilterBar {
     fillSelect(this.columns, [["", `+ ${t("column")}`], ...all], "");
   }
 
+  isPressed(condition) {
+    return conditionsOf(getState("where")).includes(condition);
+  }
+
   // Show which of the switches are on.
   press() {
+    this.tokens.setAttribute("aria-pressed", String(this.isPressed(HAS_TOKENS)));
     this.regex.setAttribute("aria-pressed", String(getState("rx") === "1"));
     this.rich.setAttribute("aria-pressed", String(getState("rich") === "1"));
   }

@@ -209,6 +209,11 @@ function snippet(text, shared, pattern) {
   return el("span", { class: "snippet", dir: "auto" }, start ? "… " : "", shown);
 }
 
+// A list has their number, a report has the tokens.
+function tokenCount({ tokens }) {
+  return Array.isArray(tokens) ? tokens.length : tokens;
+}
+
 function sampleRow(sample, selected, text) {
   const named = (label, value) => (/^[\d.]+$/.test(String(value ?? "")) ? `${label} ${value}` : value); // a bare number says nothing
   const facts = [
@@ -228,6 +233,9 @@ function sampleRow(sample, selected, text) {
       "span",
       { class: "facts" },
       sample.reward === null ? null : rewardChip(sample),
+      tokenCount(sample)
+        ? el("i", { class: "has-tokens", role: "img", "aria-label": t("has_tokens"), title: t("has_tokens") })
+        : null,
       facts
         .filter((fact) => fact !== null && fact !== undefined)
         .map((fact) => el("span", { text: visibleText(String(fact)) })),
