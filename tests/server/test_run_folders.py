@@ -11,7 +11,7 @@ import pytest
 
 import windsock
 from windsock import directory_watch
-from windsock.server.runs import log_folders, run_folders
+from windsock.server.runs import log_folders, open_runs, run_folders
 from windsock.server.runs.directory import RunDirectory
 from windsock.server.runs.run_folders import RunFolders
 
@@ -235,6 +235,7 @@ class Calls:
 def test_an_idle_list_looks_at_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Nor at a directory, however many runs and logs there are and however often it is asked."""
     search_always(monkeypatch)
+    monkeypatch.setattr(open_runs, "NAMES_SECONDS", 60.0)  # these files are looked at once a second
     dir = tmp_path / "runs"
     for number in range(12):
         record(dir, f"r{number}")

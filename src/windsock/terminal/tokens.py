@@ -69,10 +69,10 @@ def alternatives(sample: Sample, place: int) -> str:
 def print_token_sums(console: Console, samples: Iterable[Sample], choice: TokenChoice) -> None:
     """Print the tokens of some samples that have the largest sums of a value."""
     listed = list(samples)
-    values = [all_values(sample.token_values) for sample in listed]
-    name = next(filter(None, map(choice.name, values)), None)
+    named = (choice.name(all_values(sample.token_values)) for sample in listed)
+    name = next((name for name in named if name is not None), None)
     if name is None:
-        names = {name for of_sample in values for name in of_sample}
+        names = {name for sample in listed for name in all_values(sample.token_values)}
         console.print(
             f"no such values of tokens; there are {printable(', '.join(sorted(names)) or 'none')}", style="dim"
         )
