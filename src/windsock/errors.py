@@ -58,6 +58,6 @@ class MetricNotFoundError(WindsockError, LookupError):
 
 
 def without_frames(error: Error) -> Error:
-    """Return an exception that is kept, without the frames of its calls: they would keep their tensors in memory."""
+    """Remove the traceback and the causes of an exception, whose frames would keep tensors in memory; return it."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)

@@ -407,6 +407,8 @@ def test_samples_with_tokens_are_marked_and_found(serve: Serve, visit: Open, tmp
     assert len(page.evaluate(texts)) == 7
     having = {"text 4", "text 7"}
     assert set(page.evaluate(marked)) == having
+    mark = page.locator(".has-tokens").first.bounding_box()
+    assert (mark["width"], mark["height"]) == (18, 9)
     button = page.locator("button", has_text="with tokens")
     button.click()
     page.wait_for_function(f"() => ({texts})().length === 2")

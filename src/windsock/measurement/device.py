@@ -66,7 +66,7 @@ class Launches:
                 except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
                     unable.append(without_frames(problem))
                 else:
-                    return rows if rows is None or not rows.is_urgent or _is_chosen(rows, memory) else None
+                    return rows if rows is None or not rows.is_urgent or _try_choice(rows, memory) else None
             try:
                 kernel_pass.launch(kernels, batch, plan, memory)
                 return None
@@ -85,7 +85,7 @@ class Launches:
         copies: list[DeviceCopy] = []
         for memory in self._memories.values():
             for rows in [rows for rows in memory.rows if rows.waiting is not None]:
-                _is_chosen(rows, memory)
+                _try_choice(rows, memory)
             try:
                 memory.reduce()
             except Exception as problem:  # noqa: BLE001 - the host can do it too
@@ -100,8 +100,8 @@ class Launches:
             copy.release()
 
 
-def _is_chosen(rows: DeviceRows, memory: ResultMemory) -> bool:
-    """Make a choice of sequences that no pass has made; return whether that did not fail."""
+def _try_choice(rows: DeviceRows, memory: ResultMemory) -> bool:
+    """Make a choice of sequences that no pass has made; return whether that succeeded."""
     try:
         if not unable:
             kernel_pass.choose_waiting(rows, memory)

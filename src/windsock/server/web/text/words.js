@@ -234,8 +234,8 @@ export const WORDS = {
   tint: ["colour by", "着色依据"],
   beside: ["beside it", "并排显示"],
   with_tokens: ["with tokens", "有 token"],
-  with_tokens_what: ["only the samples whose tokens have values", "只看有逐 token 数值的样本"],
-  has_tokens: ["with the values of its tokens", "有逐 token 数值"],
+  with_tokens_what: ["only the samples that have tokens", "只看有 token 数据的样本"],
+  has_tokens: ["has tokens", "有 token 数据"],
   same_value: ["{n} for every token", "所有 token 均为 {n}"],
   token_push: [
     "advantage × ratio: above 0 the update makes the token more likely, below 0 less",
