@@ -273,6 +273,7 @@ def test_the_reason_of_a_discard_is_shown(serve: Serve, visit: Open):
     run.finish()
     page = visit(f"{serve().base_url}/?run=discards&tab=samples&lang=en&order=reward")
     page.wait_for_selector(".sample-detail .fact.discarded")
+    assert page.locator(".sample-detail .fact.discarded").evaluate("one => one.scrollWidth <= one.clientWidth")
     assert page.locator(".sample-row .watch").all_inner_texts() == ["zero advantage", "<b>stale</b>", "zero advantage"]
     assert page.inner_text(".sample-detail .fact.discarded") == "discarded: zero advantage"
     page.click(".sample-detail .fact.discarded")

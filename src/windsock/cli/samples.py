@@ -55,7 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--full", action="store_true", help="do not shorten texts")
     parser.add_argument("--tokens", action="store_true", help="show the samples that have tokens, coloured by a value")
     parser.add_argument(
-        "--value", metavar="NAME", help="the value that colours them: push, gradient, kl, … (default: the first that differs)"
+        "--value",
+        metavar="NAME",
+        help="the value that colours them: push, gradient, kl, … (default: the first that differs)",
     )
     parser.add_argument(
         "--token-sums", action="store_true", help="which tokens have the largest sums of --value over the samples"
