@@ -11,6 +11,7 @@ from windsock.journal.regular_files import open_regular_file
 
 MAX_BYTES = 8 << 20
 KEPT_BYTES = 1 << 20  # of either end, when the log is cut
+READS = 20  # of an end that grows, at most
 NOT_A_LOG = (errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 
@@ -43,10 +44,21 @@ class LogFile:
                     os.close(fd)
 
     def _cut_middle(self, fd: int) -> None:
-        size = os.fstat(fd).st_size
-        end = os.pread(fd, KEPT_BYTES, size - KEPT_BYTES)
-        self._cut += size - 2 * KEPT_BYTES
+        size, end = _read_end(fd)
         # The other process writes in append mode too, so that it continues at the new end.
         os.ftruncate(fd, KEPT_BYTES)
-        text = f"\n[windsock: {self._cut:,} bytes were cut out here, since the log exceeded {MAX_BYTES:,} bytes]\n"
+        self._cut += size - KEPT_BYTES - len(end)
+        # What is written between the reading and the cut is lost and not counted.
+        text = f"\n[windsock: at least {self._cut:,} bytes were cut out here, since the log exceeded {MAX_BYTES:,} bytes]\n"
         os.write(fd, text.encode() + end)
+
+
+def _read_end(fd: int) -> tuple[int, bytes]:
+    """Return the size and the end of a file; if it grew meanwhile, the end is read again, a few times at most."""
+    size, end = 0, b""
+    for _ in range(READS):
+        if size == os.fstat(fd).st_size:
+            break
+        size = os.fstat(fd).st_size
+        end = os.pread(fd, KEPT_BYTES, size - KEPT_BYTES)
+    return size, end
