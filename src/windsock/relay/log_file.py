@@ -11,7 +11,7 @@ from windsock.journal.regular_files import open_regular_file
 
 MAX_BYTES = 8 << 20
 KEPT_BYTES = 1 << 20  # of either end, when the log is cut
-READS = 20  # of an end that grows, at most
+READS = 20  # of the end of a log that grows, at most
 NOT_A_LOG = (errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 
@@ -49,16 +49,17 @@ class LogFile:
         os.ftruncate(fd, KEPT_BYTES)
         self._cut += size - KEPT_BYTES - len(end)
         # What is written between the reading and the cut is lost and not counted.
-        text = f"\n[windsock: at least {self._cut:,} bytes were cut out here, since the log exceeded {MAX_BYTES:,} bytes]\n"
+        cut = f"at least {self._cut:,} bytes were cut out here"
+        text = f"\n[windsock: {cut}, since the log exceeded {MAX_BYTES:,} bytes]\n"
         os.write(fd, text.encode() + end)
 
 
 def _read_end(fd: int) -> tuple[int, bytes]:
     """Return the size and the end of a file; if it grew meanwhile, the end is read again, a few times at most."""
-    size, end = 0, b""
+    size = os.fstat(fd).st_size
     for _ in range(READS):
-        if size == os.fstat(fd).st_size:
-            break
-        size = os.fstat(fd).st_size
         end = os.pread(fd, KEPT_BYTES, size - KEPT_BYTES)
-    return size, end
+        before, size = size, os.fstat(fd).st_size
+        if size == before:
+            break
+    return before, end
