@@ -69,6 +69,26 @@ def test_values_are_taken_as_they_are_written():
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("a = 'number theory'", Word("number theory", is_quoted=True)),
+        ("a='it\\'s \"2\"'", Word('it\'s "2"', is_quoted=True)),
+        ("a = 'it's'", Word("it's", is_quoted=True)),
+        ("a = ''", Word("", is_quoted=True)),
+        ("a = it's", Word("it's")),
+        ("a = 'tis", Word("'tis")),
+        ("a = rock 'n' roll", Word("rock 'n' roll")),
+    ],
+)
+def test_single_quotes_are_quotes_around_a_name_or_a_value(text: str, right: Word):
+    """An apostrophe within a word is none; a value that only begins with one is taken as it is written."""
+    assert parse(text) == Comparison(Word("a"), "=", right)
+    named = parse(f"'the score' > 1 and {text}")
+    assert [one.right for one in comparisons(named)] == [Word("1"), right]
+    assert next(comparisons(named)).left == Word("the score", is_quoted=True)
+
+
 def test_calls_have_arguments():
     """On either side, with names that are quoted or not."""
     found = parse('AT("a, (b)", 10) > last(val/score)', FUNCTIONS)
@@ -88,7 +108,7 @@ def test_calls_have_arguments():
         ("a = 1 and", "expected NAME < VALUE; got nothing"),
         ("(a = 1", "expected ')'; got nothing"),
         ("a = 1) and b = 2", "expected 'and' or 'or'; got ') and b = 2'"),
-        ("a b = 1", "a name that has spaces or parentheses in double quotes; got 'a b = 1'"),
+        ("a b = 1", "a name that has spaces or parentheses in quotes; got 'a b = 1'"),
         ("last() > 1", "expected a name or a number between the parentheses; got 'last() > 1'"),
         ("last(a, ) > 1", "expected a name or a number between the parentheses; got"),
         ("lats(a) > 1", "unknown function 'lats': expected at, last, max; got 'lats(a) > 1'"),
@@ -102,7 +122,7 @@ def test_an_error_says_what_is_expected(text: str, message: str):
     assert message in str(problem.value)
 
 
-@given(st.text(st.sampled_from('ab1 ()"=<!~,&|\\not r'), max_size=40))
+@given(st.text(st.sampled_from("ab1 ()'\"=<!~,&|\\not r"), max_size=40))
 def test_any_text_is_an_expression_or_an_expression_error(text: str):
     """Nothing else is raised, whatever is typed."""
     with suppress(ExpressionError):

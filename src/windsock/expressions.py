@@ -1,8 +1,8 @@
 """Expressions as people write them, of samples, runs and metrics: ``reward < 0.5 and (correct = false or step > 9)``.
 
 Comparisons are joined by ``and``, ``or``, ``not`` and parentheses. The left side is a name, the right side a value;
-where functions are allowed, either may be a call, such as ``last(val/score)``. A name or value in double quotes may
-contain anything. What names and values mean is up to the caller, and nothing is ever evaluated as code.
+where functions are allowed, either may be a call, such as ``last(val/score)``. A name or value in quotes, double or
+single, may contain anything. What names and values mean is up to the caller, and nothing is ever evaluated as code.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ JOINERS = {"&&": "and", ",": "and", "||": "or"}
 KEYWORDS = ("and", "or", "not")
 MAX_DEPTH = 50  # of parentheses and negations
 TOKEN = re.compile(
-    r'\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<order><=|>=|!=|==|!~|[=<>~])|(?P<mark>[(),]|&&|\|\|)'
-    r'|(?P<word>[^\s=<>!~"(),&|]+|\S))',
+    r'\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.|\'(?=\w))*\'(?!\w))'  # an apostrophe ends nothing
+    r'|(?P<order><=|>=|!=|==|!~|[=<>~])|(?P<mark>[(),]|&&|\|\|)|(?P<word>[^\s=<>!~"(),&|]+|\S))',
     re.DOTALL,
 )
 
@@ -186,9 +186,7 @@ class _Parser:
         if found is None:
             raise self.error("expected NAME < VALUE")
         if isinstance(found, Word) and not found.is_quoted and re.search(r'[\s()"]', found.text):
-            raise self.error(
-                "expected NAME < VALUE, with a name that has spaces or parentheses in double quotes", begin
-            )
+            raise self.error("expected NAME < VALUE, with a name that has spaces or parentheses in quotes", begin)
         return found
 
     def _end(self, is_left: bool) -> int:

@@ -33,6 +33,8 @@ test("samples of a report are searched as the server does", () => {
     "correct != false": [5],
     "reward.format < 0.6 and step = 0": [0],
     'domain = "a b"': [0],
+    "domain = 'a b' and step = 0": [0],
+    "domain = it's": [],
     "domain ~ A": [0],
     "discarded = none": [9, 0],
     "discarded != none, reward >= 0.5": [5],

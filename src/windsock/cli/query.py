@@ -5,7 +5,7 @@ EXPR compares values, joined by and, or, not and parentheses:
   min(M) max(M) mean(M) median(M) slope(M)      of the finite values; f(M, N) takes the last N points
   at(M, STEP)                                   the value at a step, or the last one before
   status step seconds verdict finding name project tag config.KEY      facts of the run
-M is a name of any framework. Names with spaces or parentheses are put in double quotes. Values are compared by =, !=,
+M is a name of any framework. Names with spaces or parentheses are put in quotes. Values are compared by =, !=,
 <, <=, > and >=, texts also by ~ (contains) and !~. A comparison with NaN is false.
 """
 

@@ -2,8 +2,11 @@
 
 const FIXED = ["step", "reward", "advantage", "length", "weight_version", "time", "task", "group", "run"];
 const FIELDS = [...FIXED, "finish_reason", "id", "answer", "reference", "discarded"];
-const CONDITION =
-  /\s*("(?:[^"\\]|\\.)*"|[^\s=<>!~"]+)\s*(<=|>=|!=|==|=|<|>|!~|~)\s*("(?:[^"\\]|\\.)*"|.*?)\s*(?:$|\band\b|&&|,(?=\s*[\w"]))/sy;
+const QUOTED = String.raw`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.|'(?=\w))*'(?!\w)`;
+const CONDITION = new RegExp(
+  String.raw`\s*(${QUOTED}|[^\s=<>!~"]+)\s*(<=|>=|!=|==|=|<|>|!~|~)\s*(${QUOTED}|.*?)\s*(?:$|\band\b|&&|,(?=\s*[\w"']))`,
+  "sy",
+);
 const TRUTHS = { true: 1, false: 0, yes: 1, no: 0 };
 
 export function searchSamples(all, parameters) {
@@ -54,7 +57,7 @@ function parseConditions(text) {
 }
 
 function unquoted(text) {
-  return text.startsWith('"') ? text.slice(1, -1).replace(/\\(.)/g, "$1") : text;
+  return /^(["']).*\1$/s.test(text) ? text.slice(1, -1).replace(/\\(.)/g, "$1") : text;
 }
 
 function columnValue(sample, name) {

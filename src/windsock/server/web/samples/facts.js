@@ -51,7 +51,7 @@ function factChip(label, value, column) {
 
 // Add a condition to those of the search.
 export function addCondition(column, order, value) {
-  const name = /^[^\s=<>!~",]+$/.test(column) ? column : quoted(column);
+  const name = /^[^\s=<>!~"',]+$/.test(column) ? column : quoted(column);
   const isPlain = typeof value !== "string" || /^[\w.:+-]+$/.test(value);
   const added = `${name} ${order} ${isPlain ? value : quoted(value)}`;
   const where = getState("where");
