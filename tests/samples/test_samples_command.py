@@ -155,6 +155,19 @@ def test_long_texts_are_shortened_around_matches():
     assert len(shown) < 30
 
 
+def test_of_a_very_long_text_it_is_said_how_many_characters_are_omitted():
+    """Lines that were never wrapped cannot be counted; within what was wrapped they are."""
+    assert visible_lines("x" * 900_000, 100, None, full=False)[4:-3] == ["… about 900,000 more characters …"]
+    text = "a" * 300_000 + "needle" + "b" * 52_000
+    shown = visible_lines(text, 100, Highlight(grep="needle").pattern, full=False)
+    gaps = [line for line in shown if line.startswith("…")]
+    assert gaps == ["… about 300,000 more characters …", "… about 52,000 more characters …"]
+    near = "a" * 7_000 + "needle" + "b" * 15_000
+    shown = visible_lines(near, 100, Highlight(grep="needle").pattern, full=False)
+    assert sum("needle" in line for line in shown) == 1
+    assert shown == visible_lines(near, 100, Highlight(regex="needle").pattern, full=False)
+
+
 def test_lines_are_folded_at_blanks_and_by_the_width_of_characters():
     """Chinese characters take two columns, and nothing is lost."""
     assert wrap_line("one two three four", 9) == ["one two", "three", "four"]
@@ -311,7 +324,7 @@ SHOWN = {
     "chat": ["Be brief.", "    Hi", "    Hello"], "tool": ["call look", '{"at": "Ulm"}', "result look", "rain"],
     "reasoning": ["reasoning, 15 characters", "The end"], "turns": ["    One", "    Two", "    Three"],
     "image": ["[image · image/png · 64 × 48 · 1.0 kB]"], "empty": ["no text"],
-    "huge": ["begin xxx", "more lines", "yyy end"], "right to left": ["شكرا جزيلا"], "emoji": ["😀"],
+    "huge": ["begin xxx", "more characters", "yyy end"], "right to left": ["شكرا جزيلا"], "emoji": ["😀"],
     "controls": ["a␀b␛[31mc \\u202egnp"],
     "hostile": ["<script>document.title = 'owned'</script>", "<b>4</b>", "<i>t</i>", "<u>r</u>", "<img src=x onerror="],
     "markdown": ["**four**", "<script>document"],

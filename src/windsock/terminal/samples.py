@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -170,37 +170,59 @@ class Gap(str):
 
 def visible_lines(text: str, width: int, pattern: re.Pattern[str] | None, full: bool) -> list[str]:
     """Return the lines of a text to show: all, or the first, the last and the matching ones."""
-    if not full and len(text) > MAX_CHARACTERS:
-        text = _shorten(text, pattern)  # wrapping a very long text is slow
-    lines = [piece for line in printable(text, newlines=True).split("\n") for piece in wrap_line(line, width)]
+    lines: list[str | int] = []
+    for piece in [text] if full or len(text) <= MAX_CHARACTERS else _pieces(text, pattern):
+        lines += [piece] if isinstance(piece, int) else _wrapped(piece, width)
     if full or len(lines) <= HEAD_LINES + TAIL_LINES + 1:
-        return lines
+        return [line for line in lines if isinstance(line, str)]
     wanted = {*range(HEAD_LINES), *range(len(lines) - TAIL_LINES, len(lines))}
-    hits = [index for index, line in enumerate(lines) if pattern is not None and pattern.search(line)]
+    hits = [index for index, line in enumerate(lines) if pattern and isinstance(line, str) and pattern.search(line)]
     for index in hits[:MAX_MATCHES]:
         wanted |= set(range(max(0, index - CONTEXT_LINES), min(len(lines), index + CONTEXT_LINES + 1)))
-    return list(_with_gaps(lines, sorted(wanted)))
+    return list(_with_gaps(lines, wanted))
 
 
-def _with_gaps(lines: list[str], wanted: Iterable[int]) -> Iterator[str]:
-    following = 0
-    for index in wanted:
-        if index > following:
-            skipped = index - following
-            yield Gap(f"… {skipped:,} more line{'s' if skipped > 1 else ''} …")
-        yield lines[index]
-        following = index + 1
+def _wrapped(text: str, width: int) -> list[str]:
+    return [piece for line in printable(text, newlines=True).split("\n") for piece in wrap_line(line, width)]
 
 
-def _shorten(text: str, pattern: re.Pattern[str] | None) -> str:
-    """Return both ends of a very long text and the part around the first match, so that wrapping it is fast."""
+def _with_gaps(lines: Sequence[str | int], wanted: Collection[int]) -> Iterator[str]:
+    """Yield the wanted lines, and what is said of those between them."""
+    omitted: list[str | int] = []
+    for index, line in enumerate(lines):
+        if index not in wanted or isinstance(line, int):
+            omitted.append(line)
+            continue
+        if omitted:
+            yield _gap(omitted)
+            omitted = []
+        yield line
+
+
+def _gap(omitted: Sequence[str | int]) -> Gap:
+    """Return how many lines are omitted, or about how many characters where some of them were never wrapped."""
+    if all(isinstance(line, str) for line in omitted):
+        return Gap(f"… {counted(len(omitted), 'more line')} …")
+    characters = sum(line if isinstance(line, int) else len(line) for line in omitted)
+    return Gap(f"… about {float(f'{characters:.2g}'):,.0f} more characters …")
+
+
+def _pieces(text: str, pattern: re.Pattern[str] | None) -> Iterator[str | int]:
+    """Yield both ends of a very long text, and the part around the first match; wrapping all of it would be slow.
+
+    Between them are the numbers of omitted characters.
+    """
     end = MAX_CHARACTERS // 3
+    last = len(text) - end
     match = pattern.search(text) if pattern is not None else None
-    at = match.start() if match else 0
-    middle = text[max(end, at - end // 2) : at + end // 2] if end < at < len(text) - end else ""
-    left = len(text) - 2 * end - len(middle)
-    omitted = f"\n… {left:,} characters …\n"
-    return text[:end] + omitted + (middle + omitted if middle else "") + text[-end:]
+    yield text[:end]
+    following = end
+    if match is not None and end < match.start() < last:
+        begin, following = max(end, match.start() - end // 2), min(last, match.start() + end // 2)
+        yield begin - end
+        yield text[begin:following]
+    yield last - following
+    yield text[last:]
 
 
 def wrap_line(line: str, width: int) -> list[str]:
