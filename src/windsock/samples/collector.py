@@ -78,9 +78,9 @@ class SampleCollector(Collector):
             return
         own = given.step if isinstance(given, Sample) else given.get("step")
         number = self._recording.open_step(step if own is None else own)
-        sample, rejected = to_sample(given, self._decoder)
+        sample, rejected = to_sample(given, self._decoder, round(time.time(), 3))
         if self._budget.count and self._budget.bytes:
-            self._consider(sample if sample.time else replace(sample, time=round(time.time(), 3)), number, rejected)
+            self._consider(sample, number, rejected)
         self._skip(rejected)
 
     def join(self, step: int, measured: MeasuredSequences) -> None:

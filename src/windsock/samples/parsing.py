@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 from windsock.journal.tokens import MAX_ARRAYS, MAX_TOKENS
@@ -24,8 +25,13 @@ MISSPELT = 0.9  # similarity from which on an unknown name is taken for a field'
 Rejections = dict[str, str]  # name of a field to the reason why its value is not taken
 
 
-def to_sample(given: Mapping[str, Any] | Sample, decoder: TokenDecoder | None = None) -> tuple[Sample, Rejections]:
-    """Return a sample of the usable fields except its step, and the rejected fields; ``decoder`` is for token ids."""
+def to_sample(
+    given: Mapping[str, Any] | Sample, decoder: TokenDecoder | None = None, time: float = 0.0
+) -> tuple[Sample, Rejections]:
+    """Return a sample of the usable fields except its step, and the rejected fields.
+
+    ``decoder`` is for token ids; ``time`` is that of a sample without one.
+    """
     if isinstance(given, Sample):
         given = {name: getattr(given, name) for name in FIELDS}
     taken: dict[str, Any] = {}
@@ -41,6 +47,7 @@ def to_sample(given: Mapping[str, Any] | Sample, decoder: TokenDecoder | None = 
             taken[name] = read
         else:
             further[str(name)] = read
+    taken["time"] = taken.get("time") or time
     if further:
         taken["columns"] = {**taken.get("columns", {}), **further}
     return Sample(**taken, **_token_fields(given, decoder, rejected)), rejected
@@ -124,8 +131,14 @@ def _is_chat(value: Any) -> bool:
 
 def _further(name: Any, value: Any) -> Any:
     """Return the value of a field that is no field of a sample, as a column of its own."""
-    near = difflib.get_close_matches(str(name), FIELDS, 1, MISSPELT)
-    return Rejection(f"not a field of a sample (did you mean {near[0]!r}?)") if near else _scalar(value)
+    near = _misspelt(str(name))
+    return Rejection(f"not a field of a sample (did you mean {near!r}?)") if near else _scalar(value)
+
+
+@lru_cache(maxsize=256)  # all samples of a run have the same few columns
+def _misspelt(name: str) -> str | None:
+    """Return the field that a name is nearly the same as."""
+    return next(iter(difflib.get_close_matches(name, FIELDS, 1, MISSPELT)), None)
 
 
 def _scalar(value: Any) -> Any:
