@@ -15,7 +15,7 @@ from windsock.demo.training import measure_peak_flops, single_threaded, start_ru
 
 SHORT = {
     "steps": 14, "tasks": 12, "runs": 4, "hidden": 64, "maps": 32, "validation_maps": 20, "repeats": 1, "epochs": 4,
-    "mini_batches": 1, "critic_lr": 3e-3, "validate_every": 5, "save_every": 100, "samples": 4,
+    "mini_batches": 1, "critic_lr": 3e-3, "validate_every": 5, "save_every": 100,
 }  # fmt: skip
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # the states of workers are written ten times a step
 RATES = (0.0, 3e-4, 6e-4, 9e-4)
@@ -56,7 +56,7 @@ def train_sweep(dir: Path) -> None:
 
 def train_run(dir: Path, config: DemoConfig, name: str, peak: float, **settings: str) -> None:
     """Train one run, with a fault from the step of ``FAULTS`` on."""
-    cheap = {"peak_flops": peak, "doctor": False, "token_samples_per_step": 0, "memory": "none"}
+    cheap = {"peak_flops": peak, "doctor": False, "token_samples_per_step": 0, "samples_per_step": 4, "memory": "none"}
     run, explorer = start_runs(config, dir=dir, id=name, name=name, **cheap, **settings)
     fault, since = FAULTS.get(name, ("", None))
     with tempfile.TemporaryDirectory(dir=MEMORY) as states, single_threaded(), run, explorer:

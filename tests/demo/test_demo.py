@@ -147,26 +147,46 @@ def test_corrections_domains_and_logits_are_consistent(tmp_path: Path):
     assert one(view, "policy/mismatch/rejected/sequences").tolist() == [0, 0, 0], "no weight is too small"
 
 
-def test_rejected_episodes_are_not_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The recorded share is that of the episodes that no mini-batch has."""
-    trained_on: list[set[int]] = []
+@pytest.fixture
+def trained_on(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
+    """Return the episodes that the mini-batches of each step have, as soon as one is trained."""
+    found: list[set[int]] = []
     record_experience, record_policy = recording.record_experience, recording.record_policy
 
     def experience(run, e, config, version) -> None:
-        trained_on.append(set())
+        found.append(set())
         record_experience(run, e, config, version)
 
     def policy(run, e, rows, *more) -> None:
-        trained_on[-1].update(rows.tolist())
+        found[-1].update(rows.tolist())
         record_policy(run, e, rows, *more)
 
     monkeypatch.setattr(recording, "record_experience", experience)
     monkeypatch.setattr(recording, "record_policy", policy)
+    return found
+
+
+def test_rejected_episodes_are_not_trained_on(tmp_path: Path, trained_on: list[set[int]]):
+    """The recorded share is that of the episodes that no mini-batch has."""
     view = trained(tmp_path, 3, sync_every=3, smallest_weight=0.8, drop_at_most=0.0)
     rejected = one(view, "policy/mismatch/rejected/sequences")
     assert rejected.tolist() == pytest.approx([1 - len(rows) / (24 * 8) for rows in trained_on])
     assert rejected[0] == 0 < rejected[-1] < 1, "the explorer's weights are old"
     assert one(view, "policy/mismatch/rejected/tokens")[-1] > 0
+
+
+def test_samples_tell_why_an_episode_is_not_trained_on(tmp_path: Path, trained_on: list[set[int]]):
+    """Those that no mini-batch has are discarded, for their weight or because their group has equal scores."""
+    view = trained(tmp_path, 3, sync_every=3, smallest_weight=0.8)
+    samples = view.samples()
+    for sample in samples:
+        assert (sample.discarded is None) == (int(str(sample.id)) in trained_on[sample.step])
+    assert {sample.discarded for sample in samples} == {None, "equal scores", "small weight"}
+    groups: dict[tuple[int, str], set[float]] = {}
+    for sample in view.samples(where="discarded = 'equal scores'"):
+        groups.setdefault((sample.step, sample.group), set()).add(sample.reward)
+    assert groups
+    assert all(len(rewards) == 1 for rewards in groups.values())
 
 
 def test_the_ratios_of_episodes_are_recorded_where_they_are_clipped(tmp_path: Path):
@@ -191,8 +211,8 @@ def test_the_explorer_and_the_trainer_are_two_roles_of_one_run(tmp_path: Path):
     assert {writer.role for writer in view.writers()} == {"explorer", "trainer"}
     assert len(view.series("weight_version", role="explorer")) == 3
     assert view.series("weight_version").values.tolist() == [0, 1, 2]
-    assert len(view.samples(step=2, where="text = none")) == 8  # others are of measured tokens alone
-    sample = view.samples(step=2, where="text = none", limit=1)[0]
-    assert sample.prompt is not None
-    assert set("".join(sample.prompt.split())) <= set("FGHS")
-    assert set((sample.completion or "").split()) <= {"left", "down", "right", "up", "end"}
+    samples = view.samples(step=2)
+    assert len(samples) >= 64  # and those of measured tokens that are not among them
+    for sample in samples:
+        assert set("".join((sample.prompt or "").split())) == set("FGHS")
+        assert set((sample.completion or "").split()) <= {"left", "down", "right", "up", "end"}

@@ -47,7 +47,6 @@ class DemoConfig:
     validation_maps: int = 64
     repeats: int = 4
     save_every: int = 50
-    samples: int = 8  # episodes recorded as samples per step
     fault: str = ""
 
     def changed(self, changes: Mapping[str, Any]) -> DemoConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,30 +83,31 @@ def record_experience(run: Run, e: Experience, config: DemoConfig, version: int)
     run.staleness(
         weight_versions=np.full(int(e.keep.sum()), episodes.version), tasks=e.tasks[e.keep], trainer_version=version
     )
-    run.samples(list(_samples(e, config)))
+    run.samples(_samples(e, config))
     tokens = episodes.token_counts
     run.count(tokens=int(tokens.sum()), samples=int(e.keep.sum()), episodes=len(episodes))
     run.shards(*_shards(tokens, config.shards))
 
 
-def _samples(e: Experience, config: DemoConfig) -> Iterator[dict[str, object]]:
-    """Yield the first episodes of the step as samples."""
-    episodes = e.episodes
-    for row in range(min(config.samples, len(episodes))):
-        yield {
-            "id": row,
-            "prompt": episodes.prompt_text(row),
-            "completion": episodes.response_text(row),
-            "reward": float(e.scores[row]),
-            "advantage": float(e.advantages[row, 0]),
-            "length": int(episodes.lengths[row]),
-            "finish_reason": "stop" if episodes.finished[row] else "length",
-            "task": int(e.tasks[row]),
-            "group": int(e.tasks[row]),
-            "run": row % config.runs,
-            "weight_version": episodes.version,
-            "correct": bool(episodes.solved[row]),
-        }
+def _samples(e: Experience, config: DemoConfig) -> dict[str, object]:
+    """Return the episodes of the step as columns of samples; windsock stores the most informative ones."""
+    episodes, rows = e.episodes, range(len(e.episodes))
+    reasons = np.array([None, "equal scores", "small weight"])
+    return {
+        "id": rows,
+        "prompt": [episodes.prompt_text(row) for row in rows],
+        "completion": [episodes.response_text(row) for row in rows],
+        "reward": e.scores,
+        "advantage": e.advantages[:, 0],
+        "length": episodes.lengths,
+        "finish_reason": np.where(episodes.finished, "stop", "length"),
+        "task": e.tasks,
+        "group": e.tasks,
+        "run": [row % config.runs for row in rows],
+        "weight_version": episodes.version,
+        "correct": episodes.solved,
+        "discarded": reasons[np.where(e.keep, np.where(e.trained, 0, 2), 1)],
+    }
 
 
 def _shards(tokens: Ints, shards: int) -> tuple[list[float], list[float]]:

@@ -51,6 +51,12 @@ class Experience:
     advantages: Floats = field(default_factory=lambda: np.zeros(0))
     returns: Floats = field(default_factory=lambda: np.zeros(0))
 
+    @property
+    def trained(self) -> Bools:
+        """Which episodes are trained on. If all were rejected, all that were kept are used."""
+        accepted = self.keep & ~self.rejected
+        return accepted if accepted.any() else self.keep
+
 
 class Trainer:
     """One training, recorded by ``run`` and ``explorer``, two roles of one run.
@@ -174,9 +180,8 @@ class Trainer:
         experience.advantages = ppo.whitened(experience.raw_advantages, trained)
 
     def _mini_batches(self, experience: Experience) -> list[Ints]:
-        """Return the episode indices of the mini-batches of all epochs. If all were rejected, all are used."""
-        accepted = experience.keep & ~experience.rejected
-        rows = np.flatnonzero(accepted if accepted.any() else experience.keep)
+        """Return the episode indices of the mini-batches of all epochs."""
+        rows = np.flatnonzero(experience.trained)
         found = []
         for _ in range(self.config.epochs):
             found += np.array_split(self.rng.permutation(rows), self.config.mini_batches)
