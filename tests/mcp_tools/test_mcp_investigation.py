@@ -20,7 +20,7 @@ from windsock.server.http.serving import bind_socket
 from windsock.transfer.tokens import TokenFile
 
 SMALL = {
-    "steps": 20, "tasks": 8, "runs": 4, "hidden": 16, "maps": 32, "validation_maps": 4, "epochs": 2, "samples": 2,
+    "steps": 20, "tasks": 8, "runs": 4, "hidden": 16, "maps": 32, "validation_maps": 4, "epochs": 2,
     "actor_lr": 8e-4, "validate_every": 10, "save_every": 50,
 }  # fmt: skip
 TOKEN = "the-token"
