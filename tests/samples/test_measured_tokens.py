@@ -151,6 +151,34 @@ def test_a_packed_batch_has_its_values_at_the_same_tokens(kind: str, prompts: in
         assert_equal(sample, data, now)
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_what_is_not_finite_is_stored_and_costs_other_values_nothing(kind: str):
+    """NaN of a tool's tokens and of padding, one of an answer's token, an infinity, and an array of NaN alone."""
+    data = arrays()
+    mask = data["response_mask"]
+    for name in ("rollout_log_probs", "old_entropy", "ref_log_probs"):
+        data[name][~mask] = np.nan
+    data["old_log_probs"][1, 0] = np.nan
+    data["rollout_log_probs"][2, 1] = -np.inf
+    data["advantages"][3] = np.nan
+    data["ref_log_probs"][4] = np.nan
+    now = update(data)
+    given = data
+    if kind == "torch":
+        torch = pytest.importorskip("torch")
+        given = {name: torch.tensor(array) if name != "ids" else array for name, array in data.items()}
+    run = windsock.init(token_samples_per_step=SEQUENCES)
+    batch = windsock.Batch(**given)
+    run.measure(batch)
+    run.measure(batch.having(log_probs=now if kind == "numpy" else torch.tensor(now)), part="policy")
+    run.commit(0)
+    run.finish()
+    samples = read(run)
+    assert samples.keys() == set(data["ids"])
+    for sample in samples.values():
+        assert_equal(sample, data, now)
+
+
 def test_a_sequence_without_a_logged_text_is_a_sample_and_says_so():
     """Its text is that of the token ids where there is a tokenizer; without one the ids are shown."""
     data = arrays()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import windsock
 from windsock.journal.samples import decode, encode
-from windsock.journal.tokens import LENGTHS, NUMBERS, pack_array, pack_measured, unpack_array
+from windsock.journal.tokens import LENGTHS, NUMBERS, STEP, TokenValues, pack_array, pack_measured, unpack_array
 from windsock.model import Sample
 
 
@@ -176,6 +176,43 @@ def test_a_packed_array_is_as_exact_as_half_floats_or_exact(values: list[float])
         assert after == before if exact else math.isclose(after, before, rel_tol=2**-10, abs_tol=2**-24)
 
 
+NAN, INF = math.nan, math.inf
+MEASURED: dict[str, dict[str, list[float]]] = {
+    "numbers": {"old": [-0.5, -9.125, 0.0], "rollout": [-0.75, -9.0, 0.0]},
+    "NaN in both": {"old": [-0.5, NAN, -1.0], "rollout": [-0.75, NAN, 0.0]},
+    "NaN in the first": {"old": [NAN, -1.0, -2.0], "rollout": [-0.75, -9.0, 0.0], "x": [NAN, -1.5, -2.5]},
+    "NaN in the second": {"old": [-0.5, -9.0, -0.25], "rollout": [NAN, NAN, NAN]},
+    "an infinity in the first": {"old": [-INF, -1.0, NAN], "rollout": [-0.75, -9.0, 0.0], "x": [-1.5, NAN, -2.5]},
+    "an infinity in the second": {"old": [-0.5, -1.0, -0.25], "rollout": [-0.75, INF, NAN]},
+    "large": {"old": [-300.5, -7e4, NAN], "rollout": [-0.75, 5e5, -1.0]},
+    "too large": {"old": [-3e38, 1.0, -1.0], "rollout": [3e38, -1.0, -1.0]},
+    "the largest of two bytes and NaN": {"old": [-7.999755859375, 7.999755859375, NAN]},
+}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_measured_values_are_exact_to_a_step(name: str):
+    """Also beside those that are not finite, which stay what they are."""
+    given = {key: np.array(values, np.float32) for key, values in MEASURED[name].items()}
+    packed = pack_measured(given, ("old", "rollout", "x"), ())
+    back = TokenValues(packed, 3)
+    for key, values in given.items():
+        np.testing.assert_allclose(back[key], values, rtol=2**-23, atol=STEP, err_msg=key)
+
+
+def test_a_value_that_is_not_a_number_costs_the_others_nothing():
+    """All are stored in steps, and the differences of log-probs too."""
+    draw = np.random.default_rng(3)
+    old = -draw.exponential(1.0, 1000).astype(np.float32)
+    values = {"old": old, "rollout": old + draw.normal(0, 0.01, 1000).astype(np.float32)}
+    exact = pack_measured(values, ("old", "rollout"), ())
+    holes = {name: np.where(old < -4, np.nan, array) for name, array in values.items()}
+    holed = pack_measured(holes, tuple(values), ())
+    assert [text.partition(":")[0] for text in exact.values()] == ["q2", "q2-old"]
+    assert [text.partition(":")[0] for text in holed.values()] == ["n2", "n2-old"]
+    assert sum(map(len, holed.values())) < 1.1 * sum(map(len, exact.values()))
+
+
 @pytest.mark.parametrize("completion", ["ab", "abc"])
 def test_tokens_survive_a_second_way_through_json(completion: str):
     """Also if their text is not the completion; a sample that is encoded again is not packed again."""
@@ -219,6 +256,7 @@ def test_a_damaged_array_is_not_a_number():
         {"x": steps["x"].replace("old", "x")},
         {**steps, "old": steps["x"]},
         {"x": "q9:"},
+        {"x": "n2:?"},
     ):
         values = decode({**record, "token_values": damaged}, 1).token_values["x"]
         assert [str(value) for value in values] == ["nan", "nan"]

@@ -7,7 +7,7 @@ used: a search reads many samples, and the tokens of one are shown.
 Arrays that were measured are stored in steps of ``STEP``, as whole numbers of two or four bytes (``q2``, ``q4``): half
 floats have bits for small log-probs that mean nothing, and too few for large ones. Log-probs of one token are close to
 each other. Of all but the first array the difference to it is stored (``q2-NAME``), so that ratios and mismatches are
-exact to half a step.
+exact to half a step. In those with NaN (``n2``, ``n4``), the largest number of the type stands for it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ LEVEL = 1  # of zlib: higher ones save a few per cent and take three times as lo
 NUMBERS = ("f2", "f4")
 LENGTHS = ("u1", "u2", "u4")
 STEP = 2.0**-12
+STEPS, STEPS_AND_NAN = "q", "n"  # what the kind of an array in steps begins with
 
 
 class TokenTexts(Sequence[str]):
@@ -85,12 +86,11 @@ class TokenValues(Mapping[str, Sequence[float]]):
 
     def _unpacked(self, name: str) -> NDArray[Any]:
         text = self.packed[name]
-        if not text.startswith("q"):
+        if text[:1] not in (STEPS, STEPS_AND_NAN):
             return unpack_array(text, self._count, NUMBERS)
         kind, _, packed = text.partition(":")
         size, _, first = kind.partition("-")
-        numbers = unpack_array(f"u{size[1:]}:{packed}", self._count, LENGTHS[1:]).astype("i8")
-        values: NDArray[Any] = STEP * ((numbers >> 1) ^ -(numbers & 1))
+        values = _from_steps(size[0], unpack_array(f"u{size[1:]}:{packed}", self._count, LENGTHS[1:]))
         if not first:
             return values
         if first not in self.packed or "-" in self.packed[first].partition(":")[0]:
@@ -138,33 +138,58 @@ def decode_tokens(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pack_measured(values: Mapping[str, NDArray[Any]], alike: Sequence[str], others: Sequence[str]) -> dict[str, str]:
-    """Pack values of tokens: arrays that are ``alike`` and ``others`` in steps, the rest as half floats or floats."""
-    first = next((name for name in alike if name in values), None)
+    """Pack values of tokens: arrays that are ``alike`` and ``others`` in steps, the rest as half floats or floats.
+
+    One that steps cannot have, such as one with an infinity, is packed as floats.
+    """
+    import numpy as np
+
+    first = next((name for name in alike if name in values and not np.isinf(values[name]).any()), "")
     packed = {}
     for name, array in values.items():
-        base = first if name in alike and name != first else None
-        steps = None
-        if name in alike or name in others:
-            steps = _steps(array if base is None else array - values[base])
+        is_measured = name in (*alike, *others)
+        base = first if first and name in alike and name != first and _covers(values[first], array) else ""
+        with np.errstate(over="ignore"):
+            steps = _steps(array - values[base] if base else array) if is_measured else None
         if steps is None:
-            packed[name] = pack_array(array, NUMBERS)
+            packed[name] = pack_array(array, NUMBERS[-1:] if is_measured else NUMBERS)
         else:
-            kind = f"q{steps.itemsize}" + (f"-{base}" if base else "")
-            packed[name] = _compressed(kind, steps, zlib.Z_RLE)
+            packed[name] = _compressed(steps[0] + (f"-{base}" if base else ""), steps[1], zlib.Z_RLE)
     return packed
 
 
-def _steps(array: NDArray[Any]) -> NDArray[Any] | None:
-    """Return 0, -1, 1, -2, … steps as 0, 1, 2, 3, …; None if a value is not finite or too large."""
+def _covers(base: NDArray[Any], array: NDArray[Any]) -> bool:
+    """Return whether one array has a number wherever another one has."""
     import numpy as np
 
-    with np.errstate(invalid="ignore"):
-        steps = np.rint(array / STEP)
-        largest = np.abs(steps).max(initial=0.0)
+    return bool((np.isnan(array) | ~np.isnan(base)).all())
+
+
+def _steps(array: NDArray[Any]) -> tuple[str, NDArray[Any]] | None:
+    """Return 0, -1, 1, -2, … steps as 0, 1, 2, 3, … with their kind; None if a value is infinite or too large."""
+    import numpy as np
+
+    is_nan = np.isnan(array)
+    has_nan = bool(is_nan.any())
+    steps = np.rint((np.where(is_nan, 0.0, array) if has_nan else array) / STEP)
+    largest = np.abs(steps).max(initial=0.0)
     if not largest < 2**30:
         return None
     numbers = steps.astype(np.int64)
-    return ((numbers << 1) ^ (numbers >> 63)).astype("<u2" if largest < 2**15 else "<u4")
+    found = ((numbers << 1) ^ (numbers >> 63)).astype("<u2" if largest < 2**15 else "<u4")
+    found[is_nan] = np.iinfo(found.dtype).max
+    return f"{STEPS_AND_NAN if has_nan else STEPS}{found.itemsize}", found
+
+
+def _from_steps(kind: str, found: NDArray[Any]) -> NDArray[Any]:
+    """Return the values of steps."""
+    import numpy as np
+
+    numbers = found.astype("i8")
+    values: NDArray[Any] = STEP * ((numbers >> 1) ^ -(numbers & 1))
+    if kind == STEPS_AND_NAN:
+        values[found == np.iinfo(found.dtype).max] = np.nan
+    return values
 
 
 def pack_array(values: Any, kinds: Sequence[str]) -> str:

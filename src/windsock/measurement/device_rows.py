@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -151,8 +151,13 @@ class DeviceRows(RowSet):
 
     def _row(self, pick: Pick, words: NDArray[np.int32]) -> Row:
         names = self.layout.names
+        arrays = dict(zip(names, words[: len(names)].view(np.float32), strict=True))
+        # Those that only updates have are NaN for a sequence that no update has.
+        unknown = [name for name in names if name not in self.layout.given and np.isnan(arrays[name]).all()]
+        for name in unknown:
+            del arrays[name]
         actions = words[len(names)] if self.layout.has_actions else None
-        return Row(pick, Columns(names, words[: len(names)].view(np.float32)), actions, flags=words[-1])
+        return Row(pick, arrays, actions, flags=words[-1])
 
 
 class Chooser(NamedTuple):
@@ -163,30 +168,6 @@ class Chooser(NamedTuple):
     describing: Any  # the kernel (rows_triton.Pass) that describes a batch for it
 
 
-class Columns(Mapping[str, NDArray[np.float32]]):
-    """The arrays of one row by name; they are cut when they are used, after the commit."""
-
-    __slots__ = ("_names", "_values")
-
-    def __init__(self, names: tuple[str, ...], values: NDArray[np.float32]) -> None:
-        self._names = names
-        self._values = values
-
-    def __getitem__(self, name: str) -> NDArray[np.float32]:
-        """Return an array."""
-        try:
-            array: NDArray[np.float32] = self._values[self._names.index(name)]
-        except ValueError:
-            raise KeyError(name) from None
-        return array
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
 class RowLayout:
     """What rows have: the criteria of the choice, the names of the arrays, actions; how many, and their tokens."""
 
@@ -194,6 +175,7 @@ class RowLayout:
         self,
         criteria: tuple[str, ...],
         names: tuple[str, ...],
+        given: Collection[str],
         has_actions: bool,
         count: int,
         room: int,
@@ -201,6 +183,8 @@ class RowLayout:
     ) -> None:
         self.criteria = criteria
         self.names = names
+        self.given = given
+        """Those of the arrays that the batch has; updates may have the others."""
         self.has_actions = has_actions
         self.count = count
         self.room = room
@@ -223,7 +207,7 @@ def layout_of(plan: Plan, count: int, tokens: int) -> RowLayout:
     names = (*FILLED, *(name for name in KEPT if name not in FILLED and name in known))
     criteria = tuple(asked.name for asked in asked_of(plan))
     room, description = aligned(min(tokens, MAX_TOKENS)), _kernels().DESCRIPTION_WORDS
-    return RowLayout(criteria, names, plan.repeats, count, room, description)
+    return RowLayout(criteria, names, known.keys(), plan.repeats, count, room, description)
 
 
 @lru_cache(maxsize=64)

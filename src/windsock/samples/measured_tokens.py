@@ -50,11 +50,11 @@ def values_of(row: MeasuredTokens) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     for name, own in NAMES.items():
         array = row.arrays.get(name)
-        if array is not None and np.isfinite(array[row.response]).any():
+        if array is not None:
             found[own] = np.where(row.response, array, 0.0)
     if "log_prob" in found and "old" in found and row.clip is not None:
         low, high = row.clip
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             ratio = np.exp(found["log_prob"].astype(np.float64) - found["old"])
         above, below = ratio > 1 + high, ratio < 1 - low
         if "advantage" in found:
