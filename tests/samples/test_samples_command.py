@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -18,9 +19,10 @@ from windsock.cli import main
 from windsock.formatting import printable
 from windsock.model import Sample
 from windsock.samples.query import Found
+from windsock.samples.token_sums import nonfinite
 from windsock.terminal import output
 from windsock.terminal.samples import Highlight, show_samples, visible_lines, wrap_line
-from windsock.terminal.tokens import Scale, TokenChoice
+from windsock.terminal.tokens import Scale, TokenChoice, extremes
 
 
 @pytest.fixture
@@ -318,6 +320,50 @@ def test_a_scale_has_two_colours_only_for_values_of_both_signs():
     assert outlier.strength(0.98) > 0.9
     few = Scale.of([1.0, *([0.0] * 500)])
     assert [few.strength(value) for value in (0.0, 1.0)] == [0.0, 1.0]
+
+
+def test_ratios_have_no_colour_at_1():
+    """As 0 has none of other values."""
+    ratios = Scale.of([0.5, 1.0, 1.25, 2.0], 1.0)
+    assert [ratios.strength(value) for value in (0.5, 1.0, 1.25, 2.0)] == [-0.5, 0.0, 0.25, 1.0]
+    assert [Scale.of([1.0, 3.0], 1.0).strength(value) for value in (1.0, 2.0)] == [0.0, 0.5]
+    assert [Scale.of([0.5, 0.75, 1.0], 1.0).strength(value) for value in (0.5, 0.75, 1.0)] == [-1.0, -0.5, 0.0]
+
+
+def test_extremes_are_far_from_the_neutral_number_else_from_the_median():
+    """What is not finite comes before; the same cases as in tests/web/samples.test.js."""
+
+    def found(values: list[float], mask: list[int] | None = None, neutral: float | None = None) -> list[int]:
+        given = np.array(values, np.float32)
+        marked = nonfinite(given, None if mask is None else np.array(mask)).tolist()
+        return extremes(values, mask or [1] * len(values), marked, neutral)
+
+    assert found([1, 1, 9, 1, -3, math.nan])[:2] == [2, 4]
+    assert found([1, 1, 9, 1, -3, math.nan], [1, 1, 0, 1, 1, 0]) == [4]
+    assert found([]) == found([2, 2, 3], [1, 1, 0]) == []
+    assert found([-3, -3, -3, 0, -2], neutral=0.0) == [0, 1, 2, 4]
+    assert found([1, 0.2, 1.5], neutral=1.0) == [1, 2]
+    values = [math.nan, 5, -math.inf, math.nan, 7, 5]
+    assert found(values, [0, 1, 1, 1, 1, 1]) == [2, 3, 4]
+    assert found(values) == [2, 4]
+    assert found(values[2:4], neutral=0.0) == [0]
+
+
+def test_what_is_not_finite_is_seen_on_a_terminal():
+    """Tokens in another colour, their number by value, and first in the list; a value without numbers says so."""
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, color_system="truecolor", width=80, highlight=False)
+    values = {"kl": (0.5, math.nan, 0.0), "old": (-1.0, -math.inf, math.nan), "mask": (1, 1, 0)}
+    sample = Sample(tokens=("fine", "sick", "out"), token_values=values)
+    show_samples(console, "n", Found([sample], 1), Highlight(), TokenChoice("kl"))
+    out = screen.getvalue()
+    assert "\x1b[1;37;41msick\x1b[0m" in out
+    assert "\x1b[2mout\x1b[0m" in out
+    plain = re.sub(r"\x1b\[[\d;]*m", "", out)
+    assert "kl: 0.5\n" in plain
+    assert "tokens with NaN or ±Inf: kl 1, surprise 1, old 1\n" in plain
+    assert re.search(r"NaN  sick  \(token 1\)\n\n", plain)
+    assert str(Scale.of([math.nan])) == "no finite value"
 
 
 SHOWN = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from windsock.model import Sample
-from windsock.samples.token_sums import TokenPlace, all_values, shown_value, token_sums
+from windsock.samples.token_sums import TokenPlace, all_values, nonfinite, shown_value, token_sums
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "token_values.json").read_text())
 ORDER = ("push", "gradient", "mismatch", "kl", "surprise", "ratio")
@@ -50,3 +50,22 @@ def test_a_sum_knows_the_places_with_the_largest_values():
     assert entry.places[0] == TokenPlace(42.0, "x:1", 39)
     same = Sample(tokens=("a",) * 30, token_values={"entropy": (1.0,) * 30})
     assert [one.token for one in token_sums([(same, "y:0")], "entropy")[0].places] == list(range(20))
+
+
+def test_sums_have_what_is_not_finite_first():
+    """It counts where its token does; without a mask NaN is a value that is not known."""
+    tokens, values = ("a", "b", "c", "d", "b"), (90.0, np.nan, np.inf, np.nan, 1.0)
+    masked = Sample(tokens=tokens, token_values={"kl": values, "mask": (1, 1, 1, 0, 1)})
+    found = {entry.text: entry for entry in token_sums([(masked, "x:0")], "kl")}
+    assert list(found) == ["b", "c", "a"]
+    assert (str(found["b"].sum), found["b"].count, found["c"].sum, found["a"].sum) == ("nan", 2, np.inf, 90.0)
+    assert [place.token for place in found["b"].places] == [1, 4]
+    sums = token_sums([(Sample(tokens=tokens, token_values={"kl": values}), "x:0")], "kl")
+    assert [(entry.text, entry.sum, entry.count) for entry in sums] == [("c", np.inf, 1), ("a", 90.0, 1), ("b", 1.0, 1)]
+
+
+def test_tokens_without_a_finite_value():
+    """Those that count; without a mask NaN is a value that is not known."""
+    values = np.array([np.nan, 1.0, -np.inf, np.nan, 0.0], np.float32)
+    assert nonfinite(values, None).tolist() == [False, False, True, False, False]
+    assert nonfinite(values, np.array([0.0, 1.0, 1.0, 1.0, 1.0])).tolist() == [False, False, True, True, False]

@@ -543,6 +543,46 @@ def test_tokens_are_tinted_by_a_value(serve: Serve, visit: Open, value: str, tin
     }[value]  # fmt: skip
 
 
+SICK = {
+    "log_prob": [-1.0, -0.25, "NaN", -1.0, -1.0], "old": [-1.0, -1.0, -1.0, -2.0, "NaN"],
+    "rollout": [-1.0, -1.0, -1.0, "-Infinity", -1.0], "entropy": [0.5, 0.25, 0.5, 0.75, 0.5], "mask": [1, 1, 1, 1, 0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("as_report", [False, True])
+def test_values_that_are_not_finite_are_seen(serve: Serve, visit: Open, tmp_path: Path, as_report: bool):
+    """Each value says how many tokens have one; they have a mark, are first in the list, and change no other colour."""
+    run = windsock.init(project="p", name="sick", id="sick")
+    values = {name: [float(value) for value in array] for name, array in SICK.items()}
+    run.sample("p", "a b c d e ", tokens=["a ", "b ", "c ", "d ", "e "], token_values=values, step=0)
+    run.finish()
+    state = "tab=samples&lang=en&tv=ratio"
+    if as_report:
+        assert main(["report", "sick", "-o", str(tmp_path / "run.html")]) == 0
+        page = visit(f"{(tmp_path / 'run.html').as_uri()}#{state}")
+    else:
+        page = visit(f"{serve().base_url}/?run=sick&{state}")
+    page.wait_for_selector(".token-row")
+    assert page.evaluate(READ) == [
+        [0, "a ", False, ""], [1, "b ", True, ""], [2, "c ", False, "nonfinite"], [3, "d ", True, ""],
+        [4, "e ", False, "masked"],
+    ]  # fmt: skip
+    assert page.inner_text(".token-legend").split() == ["1", "2.72"]  # e⁰ to e¹; 1 has no colour
+    counts = page.locator(".nonfinite-values button")
+    assert counts.all_inner_texts() == ["mismatch 1", "surprise 1", "ratio 1", "log_prob 1", "rollout 1"]
+    listed = page.locator(".extremes:not(.nonfinite-values) button")
+    assert [text.split() for text in listed.all_inner_texts()] == [["c", "NaN"], ["d", "2.72"], ["b", "2.12"]]
+    page.hover(".token-row .nonfinite")
+    assert page.inner_text(".token-tip").split()[5:9] == ["surprise", "NaN", "ratio", "NaN"]
+    counts.nth(0).click()
+    page.wait_for_function("() => document.querySelector('.token-row .nonfinite')?.textContent === 'd '")
+    assert [text.split() for text in listed.all_inner_texts()] == [["d", "+∞"]]
+    assert "0 for every token" in page.inner_text(".token-panel .facts")
+    page.select_option(".token-panel select >> nth=0", "entropy")
+    page.wait_for_function("() => !document.querySelector('.token-row .nonfinite')")
+    assert [text.split()[0] for text in listed.all_inner_texts()] == ["d", "a", "c", "b"]
+
+
 def test_tokens_of_chat_templates_are_framed(serve: Serve, visit: Open):
     """Those of several templates, which are where turns begin and end."""
     tokens = [

@@ -12,6 +12,7 @@ import {
   decodeArray,
   extremes,
   isSpecial,
+  nonfiniteCounts,
   overview,
   scaleOf,
   shownValue,
@@ -114,8 +115,8 @@ test("a scale has two colours for values of both signs", () => {
 test("tokens that the mask leaves out change no colour of others", () => {
   const mask = Float32Array.from([0, 1, 1, 0, 1]);
   const values = Float32Array.from([-1e9, -3, -1, 0, -2]);
-  assert.deepEqual(scaleOf(values, mask), { low: -3, high: -1 });
-  assert.deepEqual(scaleOf(values, new Float32Array(5)), { low: 0, high: 0 });
+  assert.deepEqual(scaleOf(values, mask), { low: -3, high: -1, neutral: 0 });
+  assert.deepEqual(scaleOf(values, new Float32Array(5)), { low: Number.NaN, high: Number.NaN, neutral: 0 });
   assert.deepEqual([...overview(values, mask, { low: -3, high: -1 }, 5)], [0, -1, 0, 0, -0.5]);
 });
 
@@ -139,12 +140,42 @@ test("the value that is shown first tells tokens apart", () => {
   assert.equal(shownValue({}), undefined);
 });
 
-test("the most extreme tokens are those far from the median that count", () => {
+test("ratios have no colour at 1", () => {
+  const ratios = Float32Array.from([0.5, 1, 1.25, 2]);
+  const scale = scaleOf(ratios, null, "ratio");
+  assert.deepEqual(scale, { low: 0.5, high: 2, neutral: 1 });
+  assert.deepEqual(
+    [...ratios].map((value) => strength(value, scale)),
+    [-0.5, 0, 0.25, 1],
+  );
+  const above = scaleOf(Float32Array.from([1, 3]), null, "ratio");
+  assert.deepEqual([strength(1, above), strength(2, above)], [0, 0.5]);
+  const below = scaleOf(Float32Array.from([0.5, 0.75, 1]), null, "ratio");
+  assert.deepEqual([strength(0.5, below), strength(0.75, below), strength(1, below)], [-1, -0.5, 0]);
+});
+
+test("the most extreme tokens that count are far from the neutral number, else from the median", () => {
   const values = Float32Array.from([1, 1, 9, 1, -3, Number.NaN]);
-  assert.deepEqual(extremes(values, null, 2), [2, 4]);
-  assert.deepEqual(extremes(values, Float32Array.from([1, 1, 0, 1, 1, 1]), 1), [4]);
+  assert.deepEqual(extremes(values, null, "mine", 2), [2, 4]);
+  assert.deepEqual(extremes(values, Float32Array.from([1, 1, 0, 1, 1, 0]), "mine", 1), [4]);
   assert.deepEqual(extremes(new Float32Array(), null), []);
   assert.deepEqual(extremes(Float32Array.from([2, 2, 3]), Float32Array.from([1, 1, 0])), []);
+  const mismatch = Float32Array.from([-3, -3, -3, 0, -2]); // most have a large one
+  assert.deepEqual(extremes(mismatch, null, "mismatch"), [0, 1, 2, 4]);
+  assert.deepEqual(extremes(Float32Array.from([1, 0.2, 1.5]), null, "ratio"), [1, 2]);
+});
+
+test("values that are not finite come first; without a mask NaN is not known", () => {
+  const values = Float32Array.from([Number.NaN, 5, Number.NEGATIVE_INFINITY, Number.NaN, 7, 5]);
+  const mask = Float32Array.from([0, 1, 1, 1, 1, 1]);
+  assert.deepEqual(extremes(values, mask, "mine"), [2, 3, 4]);
+  assert.deepEqual(extremes(values, null, "mine"), [2, 4]);
+  assert.deepEqual(extremes(values.subarray(2, 4), null, "kl"), [0]);
+  assert.deepEqual(nonfiniteCounts({ kl: values, entropy: Float32Array.from([0, 1, 1, 1, 1, 1]), mask }), [["kl", 2]]);
+  assert.deepEqual(nonfiniteCounts({ kl: values }), [["kl", 1]]);
+  const scale = scaleOf(values, mask, "mine");
+  assert.deepEqual([scale.low, scale.high], [5, 7]);
+  assert.deepEqual([...overview(values, mask, scale, 3)], [0, Number.NaN, 1]);
 });
 
 test("rows have every character once, and fit", () => {

@@ -1,7 +1,12 @@
-"""Values of tokens that follow from those that were given, and sums of them over the samples of a step."""
+"""Values of tokens that follow from those that were given, and sums of them over the samples of a step.
+
+A value that is not finite is shown and summed as it is, where its token counts. Without a mask NaN is a value that is
+not known, such as that of a prompt's token.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappush, heapreplace
@@ -18,6 +23,12 @@ LOG_PROB = ("log_prob", "log_probs", "logprob", "logprobs")
 OLD = ("old", "old_log_prob", "old_log_probs")
 ROLLOUT = ("rollout", "rollout_log_prob", "rollout_log_probs")
 REFERENCE = ("reference", "ref", "ref_log_prob", "ref_log_probs", "reference_log_prob")
+NEUTRAL = {
+    "ratio": 1.0,
+    **dict.fromkeys(("push", "gradient", "mismatch", "kl", "surprise", "advantage", "entropy", "clipped"), 0.0),
+    **dict.fromkeys((*LOG_PROB, *OLD, *ROLLOUT, *REFERENCE), 0.0),
+}
+"""The number that tells nothing about a token, by the name of a value. Others have none."""
 MAX_PLACES = 20  # of a token that a sum knows
 ABOUT_THE_SAME = 0.02  # of the largest: before the first update the ratio is 1 but for rounding
 
@@ -54,6 +65,11 @@ def shown_value(values: Mapping[str, Values]) -> str | None:
     """Return the value to show where none is asked for: the first that is not about the same for all tokens."""
     mask = values.get("mask")
     return next((name for name in values if _varies(values[name], mask)), next(iter(values), None))
+
+
+def nonfinite(values: Values, mask: Values | None) -> NDArray[np.bool_]:
+    """Return which tokens have a value that is not finite; without a mask NaN is not known."""
+    return np.isinf(values) if mask is None else ~np.isfinite(values) & (mask != 0)
 
 
 def _varies(values: Values, mask: Values | None) -> bool:
@@ -96,7 +112,8 @@ class TokenSum:
         """Count a token of a sample."""
         self.count += 1
         self.sum += value
-        entry = abs(value), -self.count, value, place, token  # of equal ones the first is kept
+        size = abs(value) if math.isfinite(value) else math.inf
+        entry = size, -self.count, value, place, token  # of equal ones the first is kept
         if len(self.heap) < MAX_PLACES:
             heappush(self.heap, entry)
         elif entry > self.heap[0]:
@@ -114,19 +131,23 @@ class TokenSum:
 
 
 def token_sums(samples: Iterable[tuple[Sample, str]], value: str) -> list[TokenSum]:
-    """Return the tokens of some samples with their places, the largest sum first; masked tokens do not count."""
+    """Return the tokens of some samples with their places, the largest sum first; masked tokens do not count.
+
+    A sum that is not finite is the largest.
+    """
     found: dict[str, TokenSum] = {}
     for sample, place in samples:
         for token, text, number in _counted(sample, value):
             found.setdefault(text, TokenSum(text)).add(number, place, token)
-    return sorted(found.values(), key=lambda entry: -abs(entry.sum))
+    return sorted(found.values(), key=lambda entry: -abs(entry.sum) if math.isfinite(entry.sum) else -math.inf)
 
 
 def _counted(sample: Sample, value: str) -> Iterator[tuple[int, str, float]]:
     values = all_values(sample.token_values)
     if value not in values:
         return
-    counts = np.isfinite(values[value]) & (values.get("mask", np.ones(len(sample.tokens))) != 0)
-    numbers = values[value].tolist()
+    found, mask = values[value], values.get("mask")
+    counts = ~np.isnan(found) if mask is None else mask != 0
+    numbers = found.tolist()
     for token in np.flatnonzero(counts).tolist():
         yield token, sample.tokens[token], numbers[token]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from windsock.formatting import number, printable
 from windsock.model import Sample
-from windsock.samples.token_sums import Values, all_values, shown_value, token_sums
+from windsock.samples.token_sums import NEUTRAL, Values, all_values, nonfinite, shown_value, token_sums
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,6 +19,7 @@ ALTERNATIVES = 5
 SUMS = 30  # tokens with the largest sums
 INDENT = 2
 HIGH, LOW = (0, 114, 178), (213, 94, 0)  # for the largest and the smallest value
+NONFINITE = "bold white on red"
 CLIPPED = 0.02  # share of the values at each end that have the full colour
 
 
@@ -44,19 +45,30 @@ def print_tokens(console: Console, sample: Sample, choice: TokenChoice) -> None:
         wanted = "values of tokens" if choice.value is None else f"value {choice.value!r} of tokens"
         console.print(f"{' ' * INDENT}no {printable(wanted)}; it has {printable(has)}", style="dim", markup=False)
         return
-    values: list[float] = given[name].tolist()
+    found = given[name]
+    values: list[float] = found.tolist()
+    marked = nonfinite(found, given.get("mask")).tolist()
     mask: list[float] = given["mask"].tolist() if "mask" in given else [1.0] * len(values)
-    scale = Scale.of([value for value, counts in zip(values, mask, strict=True) if counts])
+    scale = Scale.of([value for value, counts in zip(values, mask, strict=True) if counts], NEUTRAL.get(name, 0.0))
     line = Text()
-    for token, value, counts in zip(sample.tokens, values, mask, strict=True):
-        line.append(printable(token, newlines=True), scale.style(value) if counts else "dim")
-    span = f"{number(scale.low)} to {number(scale.high)}" if scale.low < scale.high else number(scale.low)
-    console.print(f"{' ' * INDENT}{printable(name)}: {span}", style="dim", markup=False)
+    for token, value, counts, is_marked in zip(sample.tokens, values, mask, marked, strict=True):
+        style = NONFINITE if is_marked else scale.style(value) if counts else "dim"
+        line.append(printable(token, newlines=True), style)
+    console.print(f"{' ' * INDENT}{printable(name)}: {scale}", style="dim", markup=False)
+    _print_nonfinite(console, given)
     console.print(line, soft_wrap=True)
-    for place in extremes(values, mask):
+    for place in extremes(values, mask, marked, NEUTRAL.get(name)):
         shown = printable(sample.tokens[place]).strip() or repr(sample.tokens[place])
         likely = alternatives(sample, place)
         console.print(f"{' ' * INDENT}{number(values[place]):>10}  {shown}  (token {place:,}){likely}", markup=False)
+
+
+def _print_nonfinite(console: Console, given: Mapping[str, Values]) -> None:
+    """Print of how many tokens each value is NaN or infinite."""
+    counts = {name: int(nonfinite(values, given.get("mask")).sum()) for name, values in given.items()}
+    shown = ", ".join(f"{printable(name)} {count:,}" for name, count in counts.items() if count)
+    if shown:
+        console.print(f"{' ' * INDENT}tokens with NaN or ±Inf: {shown}", style="bold red", markup=False)
 
 
 def alternatives(sample: Sample, place: int) -> str:
@@ -85,29 +97,37 @@ def print_token_sums(console: Console, samples: Iterable[Sample], choice: TokenC
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Colours of values: from low over nothing to high; of values without a sign, from nothing to high."""
+    """Colours of values: from low over nothing, at a neutral number, to high; on one side of it there is one colour."""
 
     low: float
     high: float
+    neutral: float = 0.0
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Scale:
+    def of(cls, values: Sequence[float], neutral: float = 0.0) -> Scale:
         """Return the scale of some values; a few at each end have the full colour, unless they are all that differs."""
         finite = sorted(value for value in values if math.isfinite(value))
         if not finite:
-            return cls(0.0, 0.0)
+            return cls(math.nan, math.nan)
         most = int(CLIPPED * len(finite))
         cut = most if finite[most] < finite[-1 - most] else 0
-        return cls(finite[cut], finite[-1 - cut])
+        return cls(finite[cut], finite[-1 - cut], neutral)
+
+    def __str__(self) -> str:
+        """Return its range."""
+        if self.low < self.high:
+            return f"{number(self.low)} to {number(self.high)}"
+        return number(self.low) if self.low == self.high else "no finite value"
 
     def strength(self, value: float) -> float:
         """Return the strength of a value's colour, from -1 to 1."""
-        if math.isnan(value) or self.high == self.low:
+        low, high = self.low - self.neutral, self.high - self.neutral
+        if math.isnan(value) or not low < high:
             return 0.0
-        if self.low < 0 < self.high:
-            return max(-1.0, min(1.0, value / max(-self.low, self.high)))
-        share = (value - self.low) / (self.high - self.low)
-        return max(0.0, min(1.0, share)) if self.high > 0 else -max(0.0, min(1.0, 1 - share))
+        if low < 0 < high:
+            return max(-1.0, min(1.0, (value - self.neutral) / max(-low, high)))
+        share = max(0.0, min(1.0, (value - self.low) / (high - low)))
+        return share if high > 0 else share - 1
 
     def style(self, value: float) -> str:
         """Return the style of a token with this value."""
@@ -118,13 +138,18 @@ class Scale:
         return f"white on rgb({red},{green},{blue})"
 
 
-def extremes(values: Sequence[float], mask: Sequence[float]) -> list[int]:
-    """Return the places of values farthest from their median, of tokens that count; none if all values are equal."""
+def extremes(
+    values: Sequence[float], mask: Sequence[float], marked: Sequence[bool], neutral: float | None = None
+) -> list[int]:
+    """Return the places of the most extreme values, of tokens that count: first those that are ``marked``.
+
+    The others are the farthest from the neutral number, else from their median; none of them if all are equal.
+    """
     places = [place for place, value in enumerate(values) if mask[place] and math.isfinite(value)]
-    if not places:
-        return []
     ordered = sorted(values[place] for place in places)
-    if ordered[0] == ordered[-1]:
-        return []
-    middle = ordered[(len(places) - 1) // 2]
-    return sorted(places, key=lambda place: -abs(values[place] - middle))[:EXTREMES]
+    first = [place for place, is_marked in enumerate(marked) if is_marked]
+    if not places or ordered[0] == ordered[-1]:
+        return first[:EXTREMES]
+    middle = ordered[(len(places) - 1) // 2] if neutral is None else neutral
+    far = sorted((place for place in places if values[place] != middle), key=lambda place: -abs(values[place] - middle))
+    return [*first, *far][:EXTREMES]

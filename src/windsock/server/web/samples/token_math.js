@@ -6,6 +6,8 @@ const LOG_PROB = ["log_prob", "log_probs", "logprob", "logprobs"];
 const OLD = ["old", "old_log_prob", "old_log_probs"];
 const ROLLOUT = ["rollout", "rollout_log_prob", "rollout_log_probs"];
 const REFERENCE = ["reference", "ref", "ref_log_prob", "ref_log_probs", "reference_log_prob"];
+const AROUND_0 = new Set(["push", "gradient", "mismatch", "kl", "surprise", "advantage", "entropy", "clipped"]);
+for (const name of [...LOG_PROB, ...OLD, ...ROLLOUT, ...REFERENCE]) AROUND_0.add(name);
 // Tokens of chat templates, which begin and end turns: <|im_end|>, <start_of_turn>, [INST], </s>, <eos>, <<SYS>>.
 const SPECIAL =
   /^(<[|｜].*[|｜]>|<\/?s>|<(bos|eos|pad|unk|sep|cls|mask|(start|end)_of_\w+)>|\[\/?[A-Z_]{3,}\]|<<\/?SYS>>)$/;
@@ -76,13 +78,35 @@ export function shownValue(values) {
   return names.find(varies) ?? names[0];
 }
 
-// The range of the finite values of tokens that count, without a few at each end unless these are all that differs.
-export function scaleOf(values, mask) {
+// Whether the value of a token that counts is not finite. Without a mask NaN is not known, as of a prompt's tokens.
+export function isNonfinite(values, mask, place) {
+  if (mask) return Boolean(mask[place]) && !Number.isFinite(values[place]);
+  return Math.abs(values[place]) === Number.POSITIVE_INFINITY;
+}
+
+// Of how many tokens each value is not finite; values without such tokens are left out.
+export function nonfiniteCounts(values) {
+  const count = (name) => values[name].reduce((sum, _, i) => sum + isNonfinite(values[name], values.mask, i), 0);
+  return Object.keys(values)
+    .map((name) => [name, count(name)])
+    .filter(([, counted]) => counted);
+}
+
+// The number that tells nothing about a token, by the name of a value; others have none. As in token_sums.py.
+function neutralOf(name) {
+  if (name === "ratio") return 1;
+  return AROUND_0.has(name) ? 0 : null;
+}
+
+// The range of the finite values of tokens that count, without a few at each end unless these are all that differs;
+// NaN without such values. Colours are about a neutral number.
+export function scaleOf(values, mask, name = "") {
   const sorted = countedOf(values, mask);
-  if (!sorted.length) return { low: 0, high: 0 };
+  const neutral = neutralOf(name) ?? 0;
+  if (!sorted.length) return { low: Number.NaN, high: Number.NaN, neutral };
   const most = Math.floor(CLIPPED * sorted.length);
   const cut = sorted[most] < sorted.at(-1 - most) ? most : 0;
-  return { low: sorted[cut], high: sorted.at(-1 - cut) };
+  return { low: sorted[cut], high: sorted.at(-1 - cut), neutral };
 }
 
 // The finite values of tokens that the mask does not leave out, in ascending order.
@@ -90,28 +114,36 @@ function countedOf(values, mask) {
   return values.filter((value, i) => Number.isFinite(value) && (!mask || mask[i])).sort();
 }
 
-// The strength of a value's colour, from -1 to 1; of values with one sign it is the distance from the end near 0.
-export function strength(value, { low, high }) {
-  if (Number.isNaN(value) || high === low) return 0;
-  if (low < 0 && high > 0) return Math.max(-1, Math.min(1, value / Math.max(-low, high)));
+// The strength of a value's colour, from -1 to 1; of values on one side of the neutral number it is the distance from
+// the end near it.
+export function strength(value, { low, high, neutral = 0 }) {
+  if (Number.isNaN(value) || !(low < high)) return 0;
+  if (low < neutral && high > neutral)
+    return Math.max(-1, Math.min(1, (value - neutral) / Math.max(neutral - low, high - neutral)));
   const share = Math.max(0, Math.min(1, (value - low) / (high - low)));
-  return high > 0 ? share : share - 1;
+  return high > neutral ? share : share - 1;
 }
 
-// The places of the values that are farthest from their median, among the tokens that count; none if all are the same.
-export function extremes(values, mask, count = 10) {
-  const isCounted = (i) => Number.isFinite(values[i]) && (!mask || mask[i]);
+// The places of the most extreme values among the tokens that count: those that are not finite, then the farthest from
+// the neutral number, else from their median; none of these if all are the same.
+export function extremes(values, mask, name = "", count = 10) {
   const sorted = countedOf(values, mask);
-  const middle = sorted[Math.floor((sorted.length - 1) / 2)];
+  const middle = neutralOf(name) ?? sorted[Math.floor((sorted.length - 1) / 2)];
+  const isSame = sorted[0] === sorted.at(-1);
+  const distanceOf = (i) => {
+    if (isNonfinite(values, mask, i)) return Number.POSITIVE_INFINITY;
+    const isFar = Number.isFinite(values[i]) && !isSame && (!mask || mask[i]);
+    return isFar ? Math.abs(values[i] - middle) : 0;
+  };
   const found = []; // the farthest first; a few insertions are faster than sorting all
   for (let i = 0; i < values.length; i++) {
-    const distance = Math.abs(values[i] - middle);
-    if (!isCounted(i) || (found.length === count && distance <= found.at(-1).distance)) continue;
+    const distance = distanceOf(i);
+    if (!distance || (found.length === count && distance <= found.at(-1).distance)) continue;
     const place = found.findIndex((one) => one.distance < distance);
     found.splice(place < 0 ? found.length : place, 0, { i, distance });
     if (found.length > count) found.pop();
   }
-  return found[0]?.distance ? found.map((one) => one.i) : [];
+  return found.map((one) => one.i);
 }
 
 // Rows of pieces [place, text] that are at most `width` characters wide; a newline ends a row.
@@ -168,16 +200,18 @@ function cells(text) {
 }
 
 // The mean strength in each of `count` stretches of the tokens, for an overview; the strongest has the full colour.
-// A token that the mask leaves out has none.
+// A token that the mask leaves out has none; NaN is a stretch with a token whose value is not finite.
 export function overview(values, mask, scale, count) {
   const means = Float32Array.from({ length: count }, (_, bar) => {
     const first = Math.floor((bar * values.length) / count);
     const end = Math.max(first + 1, Math.floor(((bar + 1) * values.length) / count));
-    const found = values
-      .subarray(first, end)
-      .map((value, i) => (mask && !mask[first + i] ? 0 : strength(value, scale)));
-    return found.reduce((sum, one) => sum + one, 0) / (found.length || 1);
+    let sum = 0;
+    for (let i = first; i < end; i++) {
+      if (isNonfinite(values, mask, i)) return Number.NaN;
+      if (!mask || mask[i]) sum += strength(values[i], scale);
+    }
+    return sum / (end - first);
   });
-  const largest = means.reduce((most, one) => Math.max(most, Math.abs(one)), 0) || 1;
+  const largest = means.reduce((most, one) => Math.max(most, Math.abs(one) || 0), 0) || 1;
   return means.map((mean) => mean / largest);
 }

@@ -11,7 +11,9 @@ import {
   alternativesOf,
   decodeArray,
   extremes,
+  isNonfinite,
   isSpecial,
+  nonfiniteCounts,
   overview,
   scaleOf,
   shownValue,
@@ -24,6 +26,7 @@ const FONT_SIZE = 13; // pixels, as in the style sheet
 const BORDER = 0.3; // pixels of a token's border for each of its characters
 const MAX_HEIGHT = 420;
 const MAP_HEIGHT = 30;
+const MARK_WIDTH = 3; // pixels
 const BESIDE = 6; // rows that are drawn beyond each edge
 const SHOWN_PLACES = 5; // of a token in the table of sums
 // What values mean: those that follow from others, and those that are known by their names.
@@ -77,10 +80,10 @@ function contents(data, body, texts) {
     { class: "facts" },
     selectField(t("tint"), choices, first, (tv) => setState({ tv })),
     selectField(t("beside"), [["", "–"], ...choices], second, (tv2) => setState({ tv2 })),
-    legend(scaleOf(data.values[first], data.mask)),
+    legend(scaleOf(data.values[first], data.mask, first)),
   );
   const shown = second ? [first, second] : [first];
-  bar.append(...meanings(shown));
+  bar.append(...meanings(shown), nonfiniteValues(data.values));
   const width = body.clientWidth / shown.length;
   texts.push(...shown.map((name) => new TokenText(data, name, width - 12)));
   for (const text of texts) text.follow(texts);
@@ -103,19 +106,28 @@ function meanings(shown) {
   return known.map((name) => el("div", { class: "quiet", text: line(name) }));
 }
 
-// The colours from the lowest to the highest value, with none at 0.
+// Buttons that show the values with tokens that are not finite.
+function nonfiniteValues(values) {
+  const buttons = nonfiniteCounts(values).map(([name, count]) =>
+    el("button", { class: "ghost", onclick: () => setState({ tv: name }), text: `${name} ${count.toLocaleString()}` }),
+  );
+  return buttons.length ? el("div", { class: "extremes nonfinite-values" }, t("token_nonfinite"), buttons) : "";
+}
+
+// The colours from the lowest to the highest value, with none at the neutral number.
 function legend(scale) {
-  const { low, high } = scale;
+  const { low, high, neutral } = scale;
+  if (Number.isNaN(low)) return el("span", { text: t("no_finite_value") });
   if (low === high) return el("span", { text: t("same_value", { n: formatNumber(low) }) });
   const [first, last] = [low, high].map((value) => tint(strength(value, scale)) || "transparent");
-  const nothing = low < 0 && high > 0 ? `transparent ${(100 * low) / (low - high)}%, ` : "";
+  const nothing = low < neutral && high > neutral ? `transparent ${(100 * (neutral - low)) / (high - low)}%, ` : "";
   const bar = el("i", { style: { background: `linear-gradient(to right, ${first}, ${nothing}${last})` } });
   return el("span", { class: "token-legend" }, formatNumber(low), bar, formatNumber(high));
 }
 
 // The ten most extreme tokens; a click scrolls to one.
 function extremeList(data, name, texts) {
-  const buttons = extremes(data.values[name], data.mask).map((place) =>
+  const buttons = extremes(data.values[name], data.mask, name).map((place) =>
     el(
       "button",
       { class: "ghost", onclick: () => revealAll(texts, place) },
@@ -169,7 +181,7 @@ class TokenText {
   constructor(data, name, width) {
     this.data = data;
     this.values = name ? data.values[name] : null;
-    this.scale = this.values ? scaleOf(this.values, data.mask) : null;
+    this.scale = this.values ? scaleOf(this.values, data.mask, name) : null;
     this.rows = tokenRows(data.tokens, Math.max(20, Math.floor((width - 24) / characterWidth())));
     this.rowOf = firstRows(this.rows, data.tokens.length);
     this.marked = -1;
@@ -223,12 +235,15 @@ class TokenText {
 
   piece(place, text) {
     const masked = this.data.mask && !this.data.mask[place];
+    const nonfinite = this.values && isNonfinite(this.values, this.data.mask, place);
     const classes = [
       masked && "masked",
+      nonfinite && "nonfinite",
       place === this.marked && "marked",
       isSpecial(this.data.tokens[place]) && "special",
     ];
-    const style = this.values && !masked ? { background: tint(strength(this.values[place], this.scale)) } : {};
+    const style =
+      this.values && !masked && !nonfinite ? { background: tint(strength(this.values[place], this.scale)) } : {};
     return el("span", { class: classes.filter(Boolean).join(" ") || null, "data-place": place, text, style });
   }
 
@@ -294,7 +309,8 @@ class TokenText {
   }
 }
 
-// A bar for each pixel of the overview, on a canvas of its own: it is copied whenever the text is scrolled.
+// A bar for each pixel of the overview, on a canvas of its own: it is copied whenever the text is scrolled. A stretch
+// with a value that is not finite is at least MARK_WIDTH wide.
 function overviewPicture(bars) {
   const canvas = el("canvas", { width: bars.length, height: MAP_HEIGHT });
   const ink = canvas.getContext("2d");
@@ -303,6 +319,11 @@ function overviewPicture(bars) {
     ink.globalAlpha = Math.abs(bar);
     ink.fillStyle = colours[Number(bar > 0)];
     ink.fillRect(x, 0, 1, MAP_HEIGHT);
+  });
+  ink.globalAlpha = 1;
+  ink.fillStyle = cssVariable("--bad");
+  bars.forEach((bar, x) => {
+    if (Number.isNaN(bar)) ink.fillRect(x - 1, 0, MARK_WIDTH, MAP_HEIGHT);
   });
   return canvas;
 }

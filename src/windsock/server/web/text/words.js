@@ -259,6 +259,8 @@ export const WORDS = {
     "1 where the loss clips the ratio, so that the token has no gradient",
     "概率比被损失裁剪处为 1，该 token 没有梯度",
   ],
+  token_nonfinite: ["tokens with NaN or ±∞:", "值为 NaN 或 ±∞ 的 token 数："],
+  no_finite_value: ["no finite value", "没有有限值"],
   token_sums: ["{n} of all tokens of this step", "该步全部 token 的 {n}"],
   token: ["token", "token 文本"],
   sum: ["sum", "总和"],
