@@ -601,7 +601,8 @@ class Run:
             attempt("run.finish", self._background.stop, *([HURRIED_SECONDS] if hurry else []))
         attempt("run.finish", self._write_collected_in_time if hurry else self._write_collected)
         attempt("run.finish", self._write_end, status)
-        lost = journal.close(timeout) + journal.segment.dropped
+        has_started = self._background is not None  # else there is nothing that is worth a wait
+        lost = journal.close(timeout if has_started else 0.0) + journal.segment.dropped
         recording.report_journal()
         for text in (text for client in self._clients for text in client.wait(status, timeout)):
             recording.problems.warn(text)

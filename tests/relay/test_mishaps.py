@@ -11,7 +11,9 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from kept import begun, delivery_state, kept, relay_processes, steps_of, until
 
 import windsock
 from windsock.cli import main
+from windsock.journal import segment
 from windsock.relay import log_file
 from windsock.relay.delivery import Delivery
 from windsock.relay.delivery_state import FOLDER, read_delivery_state
@@ -177,12 +180,15 @@ def test_a_failed_start_leaves_nothing(trackers: Path):
     assert (run.path / "metrics.jsonl").exists()
 
 
-def test_a_directory_that_is_not_writable_is_an_error_of_init(trackers: Path):
-    """Rows are delivered from the journal, and there is none."""
+def test_a_directory_that_is_not_writable_is_an_error_of_init(trackers: Path, monkeypatch: pytest.MonkeyPatch):
+    """Rows are delivered from the journal, and there is none. The error comes at once."""
     (trackers / "file").write_text("in the way")
+    waits: list[float] = []
+    monkeypatch.setattr(segment, "time", SimpleNamespace(monotonic=time.monotonic, sleep=waits.append))
     for tracker, kwargs in (("kept", {"path": str(trackers / "kept.jsonl")}), ("jsonl", {})):
         with pytest.raises(windsock.TrackerError, match="choose another directory with dir="):
             windsock.init(dir=trackers / "file", track_with=[tracker], tracker_kwargs=kwargs)
+    assert waits == []
 
 
 def test_a_forked_child_neither_ends_the_relay_nor_keeps_its_locks(trackers: Path):
