@@ -445,7 +445,7 @@ def test_frames_that_could_not_be_written_are_reported_at_the_end(tmp_path: Path
     blocker.write_text("")
     run = windsock.init(dir=blocker, project="p")
     run.log({"x": 1.0}, step=0)
-    run.finish()
+    run.finish(timeout=0.5)
     assert "frames could not be written to" in capsys.readouterr().err
 
 
