@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -93,6 +94,28 @@ def test_the_first_of_equal_sequences_is_chosen_and_one_that_is_not_finite_befor
     data["rollout_log_probs"][7, 3] = np.nan
     data["old_entropy"][5, 1] = -np.inf
     assert [row.id for row in taken(data)] == ["s7", "s0", "s5", "s1", "s2"]
+
+
+@pytest.mark.parametrize("convert", [dict, as_torch])
+def test_what_is_only_rounding_is_no_reason(convert: Callable[[dict], dict]):
+    """Also of a choice from several batches; the entropy has a highest and a lowest one in any case."""
+    data = arrays()
+    data["response_mask"][:] = True
+    for name in ("ref_log_probs", "rollout_log_probs"):
+        data[name] = data["old_log_probs"] + np.float32(1e-6)
+    data["advantages"] = np.zeros_like(data["advantages"])
+    expected = ["any", "any", "highest entropy", "lowest entropy", "any"]
+    assert [row.reason for row in taken(convert(data))] == expected
+    assert [row.reason for row in taken(convert(data), **cut(2.0))] == [*expected[:1], *expected[:4]]
+    measurement = Measurement()
+    for rows in (slice(0, 6), slice(6, 12)):
+        part = {name: array[rows] for name, array in convert(data).items()}
+        measurement.add(Batch(**part), ("data",), tokens=ASKED)
+    assert sorted(row.reason for row in kept_tokens(measurement)) == sorted(expected)
+    data["rollout_log_probs"][8, 3] += np.float32(1e-3)
+    data["ref_log_probs"][4, 0] -= np.float32(1e-2)
+    reasons = {row.id: row.reason for row in taken(convert(data))}
+    assert (reasons["s8"], reasons["s4"]) == ("mismatch", "kl")
 
 
 def test_the_random_one_follows_from_the_seed_and_further_ones_are_random_too():

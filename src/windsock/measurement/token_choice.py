@@ -3,6 +3,7 @@
 The first sequence is that of the first criterion whose inputs are given, the second that of the next one among the
 others, and so on; sequences beyond the number of criteria are chosen at random. Of equal sequences the first is chosen.
 A sequence with a value that is not finite is the most extreme of all, and one without a valid token is never chosen.
+Where none of a criterion is worth a look, as where the trainer and the rollout engine agree, any sequence is taken.
 
 A choice from several batches is the choice from what was chosen from each: what is the most extreme of all is so in its
 own batch.
@@ -39,18 +40,23 @@ class Criterion(NamedTuple):
     alternatives: tuple[tuple[str, ...], ...]
     statistic: Literal["mean", "total", "largest", "peak"]
     sign: float = 1.0
+    least: float = NEVER  # a sequence with less is not worth a look
 
 
+ANY = "any"
+"""The reason of a sequence that the criterion of its place tells nothing about."""
+SEEN = 2.0**-12  # a smaller difference of log-probs is rounding, and not stored
 RANDOM = Criterion("random", (), "total")
 CRITERIA = (
-    Criterion("mismatch", (("log_prob_difference",),), "largest"),
-    Criterion("clipped", (("high", "low"), ("truncates",), ("rejects",)), "total"),
-    Criterion("kl", (("old_ref_k3",), ("ref_k3",), ("kl_k3",)), "total"),
+    Criterion("mismatch", (("log_prob_difference",),), "largest", least=SEEN),
+    Criterion("clipped", (("high", "low"), ("truncates",), ("rejects",)), "total", least=1.0),
+    Criterion("kl", (("old_ref_k3",), ("ref_k3",), ("kl_k3",)), "total", least=SEEN**2 / 2),
     Criterion("highest entropy", (("old_entropy",), ("entropy",)), "mean"),
     Criterion("lowest entropy", (("old_entropy",), ("entropy",)), "mean", -1.0),
-    Criterion("advantage", (("advantages",),), "peak"),
+    Criterion("advantage", (("advantages",),), "peak", least=SEEN),
     RANDOM,
 )
+LEAST = {criterion.name: criterion.least for criterion in CRITERIA}
 
 
 class Asked(NamedTuple):
@@ -124,11 +130,16 @@ def greedy(scores: Floats, count: int) -> Iterator[tuple[int, int]]:
             left[:, place] = NEVER
 
 
+def reason(criterion: str, score: float) -> str:
+    """Return why a sequence was chosen."""
+    return criterion if score >= LEAST[criterion] else ANY
+
+
 def chosen_of_all(candidates: Sequence[Mapping[str, float]], count: int) -> Iterator[tuple[int, str]]:
-    """Yield the places of those chosen among candidates with their scores by name, and the names of their criteria."""
+    """Yield the places of those chosen among candidates with their scores by name, and why they were chosen."""
     if not candidates:
         return
     names = [criterion.name for criterion in CRITERIA if any(criterion.name in scores for scores in candidates)]
     table = np.array([[scores.get(name, NEVER) for scores in candidates] for name in names])
     for place, criterion in greedy(table, count):
-        yield place, names[criterion]
+        yield place, reason(names[criterion], table[criterion, place])

@@ -20,7 +20,7 @@ from windsock.measurement.batch import Batch, Ints, to_numpy
 from windsock.measurement.options import Options
 from windsock.measurement.plan import Plan
 from windsock.measurement.selection import HostSelection
-from windsock.measurement.token_choice import MAX_SEED, asked_of, chosen_of_all, greedy, scores_of
+from windsock.measurement.token_choice import MAX_SEED, asked_of, chosen_of_all, greedy, reason, scores_of
 from windsock.model import MeasuredTokens
 from windsock.stats.rows import FILLED
 
@@ -76,6 +76,11 @@ class RowSet:
     def made(self) -> list[Row]:
         """Return their rows, once."""
         raise NotImplementedError
+
+    def reason(self, number: int, pick: Pick) -> str:
+        """Return why the sequence with this number was chosen from this batch."""
+        criterion = min(number, len(self.criteria) - 1)
+        return reason(self.criteria[criterion], pick.scores[criterion])
 
     def places_of(self, ids: Any) -> Ints:
         """Return the places of sequences by their ids."""
@@ -188,13 +193,12 @@ class TakenTokens:
     def _chosen(self) -> list[Chosen]:
         if len(self._sets) == 1:  # in the order of the choice
             [rows] = self._sets
-            names = rows.criteria
-            return [Chosen(rows, n, pick.id, names[min(n, len(names) - 1)]) for n, pick in enumerate(rows.picks())]
+            return [Chosen(rows, n, pick.id, rows.reason(n, pick)) for n, pick in enumerate(rows.picks())]
         every = [(rows, n, pick) for rows in self._sets for n, pick in enumerate(rows.picks())]
         scores = [dict(zip(rows.criteria, pick.scores, strict=True)) for rows, _, pick in every]
         count = max((rows.count for rows in self._sets), default=0)
-        found = [(*every[place], reason) for place, reason in chosen_of_all(scores, count)]
-        return [Chosen(rows, n, pick.id, reason) for rows, n, pick, reason in found]
+        found = [(*every[place], why) for place, why in chosen_of_all(scores, count)]
+        return [Chosen(rows, n, pick.id, why) for rows, n, pick, why in found]
 
 
 def host_rows(batch: Batch, selection: HostSelection, plan: Plan, request: Request) -> HostRows:
