@@ -1,6 +1,7 @@
 """The Samples view in a browser: transcripts of every shape, searches in the URL, groups and tokens."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ SHOWN = {
 }  # fmt: skip
 
 
+Show = Callable[[str, str], Any]
+
+
 @pytest.fixture
 def shapes() -> windsock.Run:
     """Return a run with a sample of every shape, each at a step of its own."""
@@ -38,6 +42,21 @@ def shapes() -> windsock.Run:
         run.sample(step=step, **fields)
     run.finish()
     return run
+
+
+@pytest.fixture(params=["page", "report"])
+def show(request: pytest.FixtureRequest, serve: Serve, visit: Open, tmp_path: Path) -> Show:
+    """Return a function that opens the samples of a run in a state: on the page, and in a report of one file."""
+
+    def open_samples(run: str, state: str) -> Any:
+        state = f"tab=samples&lang=en&{state}"
+        if request.param == "page":
+            return visit(f"{serve().base_url}/?run={run}&{state}")
+        file = tmp_path / "run.html"
+        assert main(["report", run, "-o", str(file)]) == 0
+        return visit(f"{file.as_uri()}#{state}")
+
+    return open_samples
 
 
 def test_every_shape_is_shown(serve: Serve, visit: Open, shapes: windsock.Run):
@@ -59,17 +78,9 @@ def test_every_shape_is_shown(serve: Serve, visit: Open, shapes: windsock.Run):
     assert page.inner_text("pre.reasoning") == "secret thoughts"
 
 
-@pytest.mark.parametrize("as_report", [False, True])
-def test_texts_are_rendered_at_a_key_press(
-    serve: Serve, visit: Open, shapes: windsock.Run, tmp_path: Path, as_report: bool, capsys: pytest.CaptureFixture[str]
-):
+def test_texts_are_rendered_at_a_key_press(show: Show, shapes: windsock.Run):
     """Markdown, formulas and code, and nothing else: no tag, link or script of a text is one of the page."""
-    state = f"run=shapes&tab=samples&lang=en&at={len(SAMPLES) - 1}"
-    if as_report:
-        assert main(["report", "shapes", "-o", str(tmp_path / "run.html")]) == 0
-        page = visit(f"{(tmp_path / 'run.html').as_uri()}#{state}")
-    else:
-        page = visit(f"{serve().base_url}/?{state}")
+    page = show("shapes", f"at={len(SAMPLES) - 1}")
     page.wait_for_selector(".sample-detail pre")
     page.keyboard.press("v")
     page.wait_for_selector(".rich math")
@@ -281,21 +292,14 @@ def test_the_reason_of_a_discard_is_shown(serve: Serve, visit: Open):
     assert "where=discarded+%3D+%22zero+advantage%22" in page.url
 
 
-@pytest.mark.parametrize("as_report", [False, True])
-def test_calls_of_tools_are_a_fact(
-    serve: Serve, visit: Open, tmp_path: Path, as_report: bool, capsys: pytest.CaptureFixture[str]
-):
+def test_calls_of_tools_are_a_fact(show: Show):
     """Also those in a plain completion; a click looks for others with as many. None is no fact."""
     call = '<tool_call>{"name": "look", "arguments": {}}</tool_call>'
     run = windsock.init(project="p", name="calls", id="calls")
     for step, count in enumerate((0, 1, 2, 2)):
         run.sample("p", f"So {call * count}", step=step)
     run.finish()
-    if as_report:
-        assert main(["report", "calls", "-o", str(tmp_path / "run.html")]) == 0
-        page = visit(f"{(tmp_path / 'run.html').as_uri()}#tab=samples&lang=en&order=step")
-    else:
-        page = visit(f"{serve().base_url}/?run=calls&tab=samples&lang=en&order=step")
+    page = show("calls", "order=step")
     page.wait_for_selector(".sample-detail .fact")
     assert page.locator(".sample-detail .fact").all_inner_texts() == ["step 0"]
     page.click(".sample-row >> nth=2")
@@ -353,21 +357,13 @@ READ = """() => [...document.querySelectorAll('.token-row span')].map(
     one => [Number(one.dataset.place), one.textContent, one.style.background !== '', one.className])"""
 
 
-@pytest.mark.parametrize("as_report", [False, True])
-def test_tokens_have_their_values(
-    serve: Serve, visit: Open, tmp_path: Path, as_report: bool, capsys: pytest.CaptureFixture[str]
-):
+def test_tokens_have_their_values(show: Show):
     """At the right tokens, on hover and as a list of the most extreme; masked ones have no colour. Also in a report."""
     run = windsock.init(project="p", name="tokens", id="tokens")
     likely = [[], [(" cat", -0.2), (" <b>dog</b>", -1.8)], [], [], []]
     run.sample("p", "".join(TOKENS), tokens=TOKENS, token_values=VALUES, top_logprobs=likely, step=0)
     run.finish()
-    state = "tab=samples&lang=en&tv=entropy"
-    if as_report:
-        assert main(["report", "tokens", "-o", str(tmp_path / "run.html")]) == 0
-        page = visit(f"{(tmp_path / 'run.html').as_uri()}#{state}")
-    else:
-        page = visit(f"{serve().base_url}/?run=tokens&{state}")
+    page = show("tokens", "tv=entropy")
     page.wait_for_selector(".token-row")
     assert page.evaluate(READ) == [
         [0, "The", True, ""], [1, " cat", True, ""], [2, " sat", False, ""], [3, "⏎", False, ""],
@@ -388,20 +384,14 @@ def test_tokens_have_their_values(
     assert "tv2=push" in page.url
 
 
-@pytest.mark.parametrize("as_report", [False, True])
-def test_samples_with_tokens_are_marked_and_found(serve: Serve, visit: Open, tmp_path: Path, as_report: bool):
+def test_samples_with_tokens_are_marked_and_found(show: Show):
     """Few of a step have them: one click lists these alone, and another one all of them."""
     run = windsock.init(project="p", name="few", id="few")
     for number in range(9):
         more = {"tokens": ["a", "b"], "token_values": {"entropy": [1, number]}} if number in (4, 7) else {}
         run.sample("p", f"text {number}", reward=float(number), step=0, **more)
     run.finish()
-    state = "tab=samples&lang=en&where=reward+>+1"
-    if as_report:
-        assert main(["report", "few", "-o", str(tmp_path / "run.html")]) == 0
-        page = visit(f"{(tmp_path / 'run.html').as_uri()}#{state}")
-    else:
-        page = visit(f"{serve().base_url}/?run=few&{state}")
+    page = show("few", "where=reward+>+1")
     page.wait_for_selector(".sample-row")
     texts = "() => [...document.querySelectorAll('.sample-row .snippet')].map(one => one.textContent)"
     marked = "() => [...document.querySelectorAll('.sample-row:has(.has-tokens) .snippet')].map(one => one.textContent)"
@@ -549,19 +539,13 @@ SICK = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("as_report", [False, True])
-def test_values_that_are_not_finite_are_seen(serve: Serve, visit: Open, tmp_path: Path, as_report: bool):
+def test_values_that_are_not_finite_are_seen(show: Show):
     """Each value says how many tokens have one; they have a mark, are first in the list, and change no other colour."""
     run = windsock.init(project="p", name="sick", id="sick")
     values = {name: [float(value) for value in array] for name, array in SICK.items()}
     run.sample("p", "a b c d e ", tokens=["a ", "b ", "c ", "d ", "e "], token_values=values, step=0)
     run.finish()
-    state = "tab=samples&lang=en&tv=ratio"
-    if as_report:
-        assert main(["report", "sick", "-o", str(tmp_path / "run.html")]) == 0
-        page = visit(f"{(tmp_path / 'run.html').as_uri()}#{state}")
-    else:
-        page = visit(f"{serve().base_url}/?run=sick&{state}")
+    page = show("sick", "tv=ratio")
     page.wait_for_selector(".token-row")
     assert page.evaluate(READ) == [
         [0, "a ", False, ""], [1, "b ", True, ""], [2, "c ", False, "nonfinite"], [3, "d ", True, ""],
