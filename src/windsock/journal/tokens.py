@@ -147,14 +147,15 @@ def pack_measured(values: Mapping[str, NDArray[Any]], alike: Sequence[str], othe
     first = next((name for name in alike if name in values and not np.isinf(values[name]).any()), "")
     packed = {}
     for name, array in values.items():
-        is_measured = name in (*alike, *others)
+        in_steps = name in (*alike, *others)
         base = first if first and name in alike and name != first and _covers(values[first], array) else ""
         with np.errstate(over="ignore"):
-            steps = _steps(array - values[base] if base else array) if is_measured else None
+            steps = _steps(array - values[base] if base else array) if in_steps else None
         if steps is None:
-            packed[name] = pack_array(array, NUMBERS[-1:] if is_measured else NUMBERS)
+            packed[name] = pack_array(array, NUMBERS[-1:] if in_steps else NUMBERS)
         else:
-            packed[name] = _compressed(steps[0] + (f"-{base}" if base else ""), steps[1], zlib.Z_RLE)
+            kind, numbers = steps
+            packed[name] = _compressed(f"{kind}-{base}" if base else kind, numbers, zlib.Z_RLE)
     return packed
 
 
@@ -170,15 +171,14 @@ def _steps(array: NDArray[Any]) -> tuple[str, NDArray[Any]] | None:
     import numpy as np
 
     is_nan = np.isnan(array)
-    has_nan = bool(is_nan.any())
-    steps = np.rint((np.where(is_nan, 0.0, array) if has_nan else array) / STEP)
+    steps = np.rint(np.where(is_nan, 0.0, array) / STEP)
     largest = np.abs(steps).max(initial=0.0)
     if not largest < 2**30:
         return None
     numbers = steps.astype(np.int64)
     found = ((numbers << 1) ^ (numbers >> 63)).astype("<u2" if largest < 2**15 else "<u4")
     found[is_nan] = np.iinfo(found.dtype).max
-    return f"{STEPS_AND_NAN if has_nan else STEPS}{found.itemsize}", found
+    return f"{STEPS_AND_NAN if is_nan.any() else STEPS}{found.itemsize}", found
 
 
 def _from_steps(kind: str, found: NDArray[Any]) -> NDArray[Any]:

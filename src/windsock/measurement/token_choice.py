@@ -3,7 +3,7 @@
 The first sequence is that of the first criterion whose inputs are given, the second that of the next one among the
 others, and so on; sequences beyond the number of criteria are chosen at random. Of equal sequences the first is chosen.
 A sequence with a value that is not finite is the most extreme of all, and one without a valid token is never chosen.
-Where none of a criterion is worth a look, as where the trainer and the rollout engine agree, any sequence is taken.
+Where no sequence has what a criterion looks for, as where the trainer and the rollout engine agree, any one is taken.
 
 A choice from several batches is the choice from what was chosen from each: what is the most extreme of all is so in its
 own batch.
@@ -40,20 +40,20 @@ class Criterion(NamedTuple):
     alternatives: tuple[tuple[str, ...], ...]
     statistic: Literal["mean", "total", "largest", "peak"]
     sign: float = 1.0
-    least: float = NEVER  # a sequence with less is not worth a look
+    least: float = NEVER  # less is no reason to choose a sequence
 
 
 ANY = "any"
-"""The reason of a sequence that the criterion of its place tells nothing about."""
-SEEN = 2.0**-12  # a smaller difference of log-probs is rounding, and not stored
+"""The reason where no sequence has what the criterion looks for."""
+ROUNDING = 2.0**-12  # a smaller difference of log-probs is not stored either
 RANDOM = Criterion("random", (), "total")
 CRITERIA = (
-    Criterion("mismatch", (("log_prob_difference",),), "largest", least=SEEN),
+    Criterion("mismatch", (("log_prob_difference",),), "largest", least=ROUNDING),
     Criterion("clipped", (("high", "low"), ("truncates",), ("rejects",)), "total", least=1.0),
-    Criterion("kl", (("old_ref_k3",), ("ref_k3",), ("kl_k3",)), "total", least=SEEN**2 / 2),
+    Criterion("kl", (("old_ref_k3",), ("ref_k3",), ("kl_k3",)), "total", least=ROUNDING**2 / 2),
     Criterion("highest entropy", (("old_entropy",), ("entropy",)), "mean"),
     Criterion("lowest entropy", (("old_entropy",), ("entropy",)), "mean", -1.0),
-    Criterion("advantage", (("advantages",),), "peak", least=SEEN),
+    Criterion("advantage", (("advantages",),), "peak", least=ROUNDING),
     RANDOM,
 )
 LEAST = {criterion.name: criterion.least for criterion in CRITERIA}
