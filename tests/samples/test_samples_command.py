@@ -338,7 +338,7 @@ def test_extremes_are_far_from_the_neutral_number_else_from_the_median():
         marked = nonfinite(given, None if mask is None else np.array(mask)).tolist()
         return extremes(values, mask or [1] * len(values), marked, neutral)
 
-    assert found([1, 1, 9, 1, -3, math.nan])[:2] == [2, 4]
+    assert found([1, 1, 9, 1, -3, math.nan]) == [2, 4]
     assert found([1, 1, 9, 1, -3, math.nan], [1, 1, 0, 1, 1, 0]) == [4]
     assert found([]) == found([2, 2, 3], [1, 1, 0]) == []
     assert found([-3, -3, -3, 0, -2], neutral=0.0) == [0, 1, 2, 4]

@@ -68,7 +68,8 @@ def _print_nonfinite(console: Console, given: Mapping[str, Values]) -> None:
     counts = {name: int(nonfinite(values, given.get("mask")).sum()) for name, values in given.items()}
     shown = ", ".join(f"{printable(name)} {count:,}" for name, count in counts.items() if count)
     if shown:
-        console.print(f"{' ' * INDENT}tokens with NaN or ±Inf: {shown}", style="bold red", markup=False)
+        line = f"{' ' * INDENT}tokens with NaN or ±Inf: {shown}"
+        console.print(line, style="bold red", markup=False, soft_wrap=True)
 
 
 def alternatives(sample: Sample, place: int) -> str:
