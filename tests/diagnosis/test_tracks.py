@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -36,6 +37,18 @@ def test_rolling_statistics_are_those_of_the_last_rows(seed: int):
                 assert one.largest(width)[row] == window.max()
             else:
                 assert math.isnan(one.mean(width)[row])
+
+
+def test_rows_before_the_first_number_have_no_median_and_no_warning():
+    """Also in several threads at once, as on a server: filters of warnings are of the whole process."""
+    values = [*[math.nan] * 30, 1.0, math.nan, 3.0]
+
+    def medians(_: int) -> list[float]:
+        return track(values).median(3).tolist()[-4:]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(medians, range(400)))
+    np.testing.assert_array_equal(found, [[math.nan, 1.0, 1.0, 1.0]] * 400)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -7,7 +7,6 @@ the rows of a schedule. So a rule says the same while a run goes on as afterward
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -259,11 +258,13 @@ def _quiet_mean(values: Floats, axis: int = 0) -> Any:
 
 
 def _quiet_median(values: Floats, axis: int = 0) -> Any:
+    """Return the median of the numbers, without those that are NaN; NaN if there is none."""
     if not np.isnan(values).any():
         return np.median(values, axis)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of a window without a number, whose median is NaN
-        return np.nanmedian(values, axis)
+    # NumPy warns where there is none, and to ignore a warning is to change what other threads do with theirs.
+    has_none = np.isnan(values).all(axis)
+    filled = np.where(np.expand_dims(has_none, axis), 0.0, values)
+    return np.where(has_none, math.nan, np.nanmedian(filled, axis))
 
 
 def _median(values: Floats) -> float:
