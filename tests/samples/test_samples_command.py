@@ -280,7 +280,7 @@ def test_tokens_are_coloured_by_the_first_value_that_tells_them_apart(capsys: py
     run.sample(tokens=["a", "b", "c"], token_values=values)
     run.finish()
     assert "  entropy: 0.5 to 2\n" in cli(capsys, "--tokens")
-    assert cli(capsys, "--token-sums").split()[:2] == ["entropy", "mean"]
+    assert cli(capsys, "--token-sums").split()[:3] == ["entropy", "share", "mean"]
 
 
 def test_tokens_are_summed_over_samples(capsys: pytest.CaptureFixture[str]):
@@ -292,7 +292,9 @@ def test_tokens_are_summed_over_samples(capsys: pytest.CaptureFixture[str]):
     run.finish()
     lines = cli(capsys, "--step", "1:", "--token-sums", "--value", "kl").splitlines()
     assert [line.split() for line in lines] == [
-        ["kl", "mean", "count", "token"], ["2.3052", "1.1526", "2", "wait"], ["0", "0", "2", "so"],
+        ["kl", "share", "mean", "count", "token"],
+        ["2.3052", "100.0%", "1.1526", "2", "wait"],
+        ["0", "0.0%", "0", "2", "so"],
     ]  # fmt: skip
     assert "no such values of tokens; there are kl, log_prob, mask, reference, surprise" in cli(
         capsys, "--token-sums", "--value", "x"

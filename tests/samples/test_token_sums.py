@@ -39,7 +39,7 @@ def test_the_value_that_is_shown_first_tells_tokens_apart():
 
 
 def test_a_sum_knows_the_places_with_the_largest_values():
-    """By their absolute values, the first of equal ones first; at most twenty of a token, and none that is masked."""
+    """By their distance from 0, the first of equal ones first; at most twenty of a token, and none that is masked."""
     first = Sample(tokens=("a", "b", "a"), token_values={"entropy": (0.5, 9.0, -4.0), "mask": (1, 0, 1)})
     second = Sample(tokens=("a",) * 40, token_values={"entropy": tuple(range(3, 43))})
     [entry] = token_sums([(first, "x:0")], "entropy")
@@ -52,6 +52,34 @@ def test_a_sum_knows_the_places_with_the_largest_values():
     assert [one.token for one in token_sums([(same, "y:0")], "entropy")[0].places] == list(range(20))
 
 
+@pytest.mark.parametrize(("neutral", "value"), [(0.0, "mismatch"), (1.0, "ratio"), (0.0, "a name of one's own")])
+def test_opposite_values_do_not_hide_the_token_that_carries_most(neutral: float, value: str):
+    """Of every kind of value it is the one that is farthest in all from the number that tells nothing."""
+    rng = np.random.default_rng(3)
+    tokens = rng.choice(["up and down", "a little up", "often", "far"], 4000, p=[0.2, 0.2, 0.599, 0.001])
+    apart = {"up and down": rng.choice([-0.5, 0.5], 4000), "a little up": 0.1, "often": 0.001, "far": -8.0}
+    values = np.array(neutral + np.select([tokens == name for name in apart], list(apart.values())), np.float32)
+    samples = [
+        (Sample(tokens=tuple(tokens[rows].tolist()), token_values={value: tuple(values[rows].tolist())}), f"x:{n}")
+        for n, rows in enumerate(np.array_split(np.arange(4000), 7))
+    ]
+    found = token_sums(samples, value)
+    distance = {name: np.abs(values[tokens == name].astype(np.float64) - neutral).sum() for name in apart}
+    assert [entry.text for entry in found] == sorted(distance, key=lambda name: -distance[name])
+    assert found[0].text == "up and down"
+    for entry in found:
+        chosen = values[tokens == entry.text].astype(np.float64)
+        assert entry.sum == pytest.approx(chosen.sum())
+        assert entry.share == pytest.approx(distance[entry.text] / sum(distance.values()))
+    [far] = [entry for entry in found if entry.text == "far"]
+    assert all(place.value == pytest.approx(neutral - 8.0) for place in far.places)
+
+
+def test_values_that_all_tell_nothing_have_no_share():
+    sums = token_sums([(Sample(tokens=("a", "b"), token_values={"ratio": (1.0, 1.0)}), "x:0")], "ratio")
+    assert [(entry.text, entry.share, entry.sum) for entry in sums] == [("a", 0.0, 1.0), ("b", 0.0, 1.0)]
+
+
 def test_sums_have_what_is_not_finite_first():
     """It counts where its token does; without a mask NaN is a value that is not known."""
     tokens, values = ("a", "b", "c", "d", "b"), (90.0, np.nan, np.inf, np.nan, 1.0)
@@ -60,6 +88,7 @@ def test_sums_have_what_is_not_finite_first():
     assert list(found) == ["b", "c", "a"]
     assert (str(found["b"].sum), found["b"].count, found["c"].sum, found["a"].sum) == ("nan", 2, np.inf, 90.0)
     assert [place.token for place in found["b"].places] == [1, 4]
+    assert [entry.share for entry in found.values()] == [None, None, 1.0]
     sums = token_sums([(Sample(tokens=tokens, token_values={"kl": values}), "x:0")], "kl")
     assert [(entry.text, entry.sum, entry.count) for entry in sums] == [("c", np.inf, 1), ("a", 90.0, 1), ("b", 1.0, 1)]
 

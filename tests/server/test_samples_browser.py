@@ -426,11 +426,12 @@ def test_the_tokens_of_a_step_are_summed(serve: Serve, visit: Open):
     page.wait_for_selector(".token-panel table")
     rows = page.locator(".token-panel tbody tr").all_inner_texts()
     assert [row.split() for row in rows[:2]] == [
-        ['"a"', "4.50", "2.25", "2", "4", "0.500"], ['"b"', "1.25", "0.625", "2", "1", "0.250"],
-    ]  # fmt: skip
+        ['"a"', "78%", "4.50", "2.25", "2", "4", "0.500"],
+        ['"b"', "22%", "1.25", "0.625", "2", "1", "0.250"],
+    ]
     assert rows[2].split()[-2:] == ["0.00500", "+4"]
     page.click(".token-panel tbody button >> text=+4")
-    assert page.locator(".token-panel tbody tr >> nth=2").inner_text().split()[4:] == [
+    assert page.locator(".token-panel tbody tr >> nth=2").inner_text().split()[5:] == [
         f"{0.001 * n:.5f}" for n in range(9, 0, -1)
     ]  # fmt: skip
     places = "all => all.map(one => one.dataset.place)"

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the value that colours them: push, gradient, kl, … (default: the first that differs)",
     )
     parser.add_argument(
-        "--token-sums", action="store_true", help="which tokens have the largest sums of --value over the samples"
+        "--token-sums", action="store_true", help="which tokens carry most of --value over the samples"
     )
     add_json(parser)
 

@@ -101,19 +101,26 @@ class TokenPlace:
 
 @dataclass(slots=True)
 class TokenSum:
-    """A token by its text: how often it came, the sum of a value, and where that is largest by its absolute value."""
+    """A token by its text: how often it came, the sum of a value, and how far that is from its neutral number, 0 or 1.
+
+    Opposite values cancel in the sum, but not in the distance.
+    """
 
     text: str
+    neutral: float = 0.0
     count: int = 0
     sum: float = 0.0
-    heap: list[tuple[float, int, float, str, int]] = field(default_factory=list)  # the largest; the least is first
+    distance: float = 0.0
+    share: float | None = None  # of the distance of all tokens that have a finite one
+    heap: list[tuple[float, int, float, str, int]] = field(default_factory=list)  # the farthest; the least is first
 
     def add(self, value: float, place: str, token: int) -> None:
         """Count a token of a sample."""
+        distance = abs(value - self.neutral) if math.isfinite(value) else math.inf
         self.count += 1
         self.sum += value
-        size = abs(value) if math.isfinite(value) else math.inf
-        entry = size, -self.count, value, place, token  # of equal ones the first is kept
+        self.distance += distance
+        entry = distance, -self.count, value, place, token  # of equal ones the first is kept
         if len(self.heap) < MAX_PLACES:
             heappush(self.heap, entry)
         elif entry > self.heap[0]:
@@ -126,20 +133,22 @@ class TokenSum:
 
     @property
     def places(self) -> list[TokenPlace]:
-        """Where the value is largest, the largest first."""
+        """Where the value is farthest from its neutral number, the farthest first."""
         return [TokenPlace(*entry[2:]) for entry in sorted(self.heap, reverse=True)]
 
 
 def token_sums(samples: Iterable[tuple[Sample, str]], value: str) -> list[TokenSum]:
-    """Return the tokens of some samples with their places, the largest sum first; masked tokens do not count.
-
-    A sum that is not finite is the largest.
-    """
+    """Return the tokens of some samples, those that carry most of a value first; masked tokens do not count."""
     found: dict[str, TokenSum] = {}
+    neutral = NEUTRAL.get(value, 0.0)
     for sample, place in samples:
         for token, text, number in _counted(sample, value):
-            found.setdefault(text, TokenSum(text)).add(number, place, token)
-    return sorted(found.values(), key=lambda entry: -abs(entry.sum) if math.isfinite(entry.sum) else -math.inf)
+            found.setdefault(text, TokenSum(text, neutral)).add(number, place, token)
+    total = math.fsum(entry.distance for entry in found.values() if math.isfinite(entry.distance))
+    for entry in found.values():
+        if math.isfinite(entry.distance):
+            entry.share = entry.distance / (total or 1.0)
+    return sorted(found.values(), key=lambda entry: -entry.distance)
 
 
 def _counted(sample: Sample, value: str) -> Iterator[tuple[int, str, float]]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EXTREMES = 10
 ALTERNATIVES = 5
-SUMS = 30  # tokens with the largest sums
+SUMS = 30  # tokens that are listed
 INDENT = 2
 HIGH, LOW = (0, 114, 178), (213, 94, 0)  # for the largest and the smallest value
 NONFINITE = "bold white on red"
@@ -80,7 +80,7 @@ def alternatives(sample: Sample, place: int) -> str:
 
 
 def print_token_sums(console: Console, samples: Iterable[Sample], choice: TokenChoice) -> None:
-    """Print the tokens of some samples that have the largest sums of a value."""
+    """Print the tokens of some samples that carry most of a value."""
     listed = list(samples)
     named = (choice.name(all_values(sample.token_values)) for sample in listed)
     name = next((name for name in named if name is not None), None)
@@ -90,10 +90,12 @@ def print_token_sums(console: Console, samples: Iterable[Sample], choice: TokenC
             f"no such values of tokens; there are {printable(', '.join(sorted(names)) or 'none')}", style="dim"
         )
         return
-    console.print(f"{printable(name):>12}{'mean':>12}{'count':>10}  token", style="dim", markup=False)
+    console.print(f"{printable(name):>12}{'share':>8}{'mean':>12}{'count':>10}  token", style="dim", markup=False)
     for entry in token_sums(((sample, "") for sample in listed), name)[:SUMS]:
         shown = printable(entry.text).strip() or repr(entry.text)
-        console.print(f"{number(entry.sum):>12}{number(entry.mean):>12}{entry.count:>10,}  {shown}", markup=False)
+        share = "–" if entry.share is None else f"{entry.share:.1%}"
+        columns = f"{number(entry.sum):>12}{share:>8}{number(entry.mean):>12}{entry.count:>10,}"
+        console.print(f"{columns}  {shown}", markup=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,7 +321,7 @@ def sample(opened: OpenRun, arguments: Arguments) -> Any:
 
 @_with_run
 def token_sums(opened: OpenRun, arguments: Arguments) -> Any:
-    """Return the tokens of a step with the largest sums of a value."""
+    """Return the tokens of a step that carry most of a value."""
     return token_sums_view(opened, arguments["step"], arguments["value"], arguments["limit"])
 
 

@@ -100,7 +100,7 @@ def sample_view(opened: OpenRun, place: str) -> dict[str, Any]:
 
 
 def token_sums_view(opened: OpenRun, step: int, value: str, limit: int) -> dict[str, Any]:
-    """Return the tokens with the largest sums of a value over the samples of a step."""
+    """Return the tokens that carry most of a value over the samples of a step."""
     found = opened.view.find_samples(Query(step=step, where="tokens > 0"))
     names = dict.fromkeys(name for sample in found.samples for name in all_values(sample.token_values))
     sums = token_sums(zip(found.samples, found.places, strict=True), value)
@@ -115,7 +115,8 @@ def token_sums_view(opened: OpenRun, step: int, value: str, limit: int) -> dict[
 
 def _token_sum(entry: TokenSum) -> dict[str, Any]:
     places = [field_values(place) for place in entry.places]
-    return {"text": entry.text, "count": entry.count, "sum": entry.sum, "mean": entry.mean, "places": places}
+    sums = {"share": entry.share, "sum": entry.sum, "mean": entry.mean}
+    return {"text": entry.text, "count": entry.count, **sums, "places": places}
 
 
 def whole_sample(sample: Sample) -> dict[str, Any]:

@@ -140,7 +140,7 @@ function extremeList(data, name, texts) {
     : "";
 }
 
-// The tokens of the step with the largest sums of a value, once it is opened, with links to where the value is largest.
+// The tokens of the step that carry most of a value, once it is opened, with links to where it is farthest from nothing.
 function sumTable(data, name) {
   const body = el("div");
   const node = el("details", { open: areSumsOpen }, el("summary", { text: t("token_sums", { n: name }) }), body);
@@ -150,9 +150,11 @@ function sumTable(data, name) {
     const found = await data.fetchSums(name);
     const rows = found.tokens.map((one) => {
       const text = el("code", { text: JSON.stringify(visibleText(one.text)) });
-      return [text, formatNumber(one.sum), formatNumber(one.mean), one.count, placeLinks(one.places)];
+      const sums = [formatPercent(one.share), formatNumber(one.sum), formatNumber(one.mean), one.count];
+      return [text, ...sums, placeLinks(one.places)];
     });
-    body.replaceChildren(table([t("token"), t("sum"), t("mean"), t("count"), t("max")], rows, "right"));
+    const names = [t("token"), t("share"), t("sum"), t("mean"), t("count"), t("token_places")];
+    body.replaceChildren(table(names, rows, "right"));
   });
   return node;
 }
@@ -168,7 +170,7 @@ function placeLinks(places) {
     text: `+${hidden.length}`,
     onclick: () => more.replaceWith(...hidden),
   });
-  const style = { margin: "0", "justify-content": "flex-end" };
+  const style = { margin: "0", "justify-content": "flex-end", "min-width": "15em" };
   return el("div", { class: "extremes", style }, links, hidden.length ? more : null);
 }
 
