@@ -3,6 +3,7 @@
 import gc
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,8 +43,7 @@ def same(there: list[MeasuredTokens], here: list[MeasuredTokens]) -> None:
         assert not one.flags[size:].any()
         assert (other.actions is None) == (one.actions is None)
         assert other.actions is None or (one.actions[:size] == other.actions).all()
-        known = {name for name, array in one.arrays.items() if np.isfinite(array[:size][other.response]).any()}
-        assert known == other.arrays.keys()
+        assert one.arrays.keys() == other.arrays.keys()
         for name, array in other.arrays.items():
             np.testing.assert_array_equal(one.arrays[name][:size][other.response], array[other.response])
 
@@ -156,6 +156,26 @@ def test_micro_batches_complete_the_rows_of_a_device(place: str, how: str):  # n
     here = step(dict)
     assert all("log_probs" in row.arrays for row in here)
     same(step(lambda arrays: on(place, as_torch(arrays))), here)
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_update_with_nan_alone_is_kept(place: str, dtype: torch.dtype):  # noqa: F811
+    """It is not taken for one without the sequence: of the others no log-prob is known."""
+    data = arrays(20)
+
+    def step(data: dict, now: Any) -> list[MeasuredTokens]:
+        measurement = Measurement(report=failed)
+        whole = Batch(**data)
+        measurement.add(whole, ("data",), tokens=(10, 11))
+        measurement.add(whole.take(slice(5, 10)).having(log_probs=now), ("policy",))
+        return kept_tokens(measurement)
+
+    here = step(data, np.full((5, 20), np.nan, np.float32))
+    same(step(on(place, as_torch(data)), torch.full((5, 20), torch.nan, dtype=dtype, device=place)), here)
+    updated = {row.id for row in here if "log_probs" in row.arrays}
+    assert updated == {row.id for row in here} & {f"s{n}" for n in range(5, 10)}
+    assert 0 < len(updated) < 10
 
 
 @pytest.mark.parametrize("place", ["kernel"], indirect=True)

@@ -38,7 +38,7 @@ def test_tokens_are_copied_when_they_are_asked_for(monkeypatch: pytest.MonkeyPat
     asked = []
     monkeypatch.setattr(device_rows, "copied_on_side_stream", lambda tensor: asked.append(tensor) or tensor.clone())
     monkeypatch.setattr(device_rows, "_spare", {})
-    layout = device_rows.RowLayout(("random",), ("log_probs",), ("log_probs",), False, 2, 16, description=32)
+    layout = device_rows.RowLayout(("random",), ("log_probs",), False, 2, 16, description=32)
     memory = device.ResultMemory(torch.device("cpu"))
     words = device_rows.TokenMemory.on(memory.device, layout.token_words)
     rows = device_rows.DeviceRows(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from windsock.measurement.device_selection import copied
 from windsock.measurement.plan import Plan
 from windsock.measurement.token_choice import asked_of
 from windsock.measurement.token_rows import KEPT, MAX_TOKENS, Pick, Row, RowSet, known_ids, sources
-from windsock.stats.rows import FILLED, Table
+from windsock.stats.rows import FILLED, UNKNOWN, Table
 
 ALIGNED = 16  # words of 32 bits
 MAX_SPARE = 2
@@ -151,11 +151,8 @@ class DeviceRows(RowSet):
 
     def _row(self, pick: Pick, words: NDArray[np.int32]) -> Row:
         names = self.layout.names
-        arrays = dict(zip(names, words[: len(names)].view(np.float32), strict=True))
-        # Those that only updates have are NaN for a sequence that no update has.
-        unknown = [name for name in names if name not in self.layout.given and np.isnan(arrays[name]).all()]
-        for name in unknown:
-            del arrays[name]
+        # Of a sequence that no update has, those are left out that only updates have.
+        arrays = {name: row.view(np.float32) for name, row in zip(names, words, strict=False) if (row != UNKNOWN).any()}
         actions = words[len(names)] if self.layout.has_actions else None
         return Row(pick, arrays, actions, flags=words[-1])
 
@@ -175,7 +172,6 @@ class RowLayout:
         self,
         criteria: tuple[str, ...],
         names: tuple[str, ...],
-        given: Collection[str],
         has_actions: bool,
         count: int,
         room: int,
@@ -183,8 +179,6 @@ class RowLayout:
     ) -> None:
         self.criteria = criteria
         self.names = names
-        self.given = given
-        """Those of the arrays that the batch has; updates may have the others."""
         self.has_actions = has_actions
         self.count = count
         self.room = room
@@ -207,7 +201,7 @@ def layout_of(plan: Plan, count: int, tokens: int) -> RowLayout:
     names = (*FILLED, *(name for name in KEPT if name not in FILLED and name in known))
     criteria = tuple(asked.name for asked in asked_of(plan))
     room, description = aligned(min(tokens, MAX_TOKENS)), _kernels().DESCRIPTION_WORDS
-    return RowLayout(criteria, names, known.keys(), plan.repeats, count, room, description)
+    return RowLayout(criteria, names, plan.repeats, count, room, description)
 
 
 @lru_cache(maxsize=64)

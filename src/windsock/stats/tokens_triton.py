@@ -22,7 +22,7 @@ import triton.language as tl
 from windsock.device_copy.gathering_triton import KINDS as DTYPES
 from windsock.device_copy.triton_launcher import Launcher, named_tuple
 from windsock.stats.arrays_triton import ARRAYS, keep_of, masks, stretch
-from windsock.stats.rows import FILLED, Table
+from windsock.stats.rows import FILLED, UNKNOWN, Table
 
 SEQUENCES_AT_ONCE = (64, 256, 1024)
 # The fastest on an H200: many programs share their processors with the others of a pass, and delay those.
@@ -32,6 +32,7 @@ ALIGNED = tl.constexpr(16)
 KINDS = {"random": 0, "mean": 1, "total": 2, "largest": 3, "peak": 4}
 FILLED_PLACES = tl.constexpr(tuple(ARRAYS.index(name) for name in FILLED))
 FILLED_COUNT = tl.constexpr(len(FILLED))
+UNKNOWN_BITS = tl.constexpr(UNKNOWN)
 ARRAY_COUNT = tl.constexpr(len(ARRAYS))
 FURTHER = ("actions", "mask", "keep", "bounds", "cells", "width", "columns", "sequences")
 """What follows the addresses of the arrays in the description of a batch: further addresses, and numbers."""
@@ -245,8 +246,8 @@ def choose_tokens(
 ):  # fmt: skip
     """Choose the sequence of a slot, and copy a block of its tokens: arrays, the actions, and flags. Return its place.
 
-    The flags are 1 for the response and 2 for valid tokens. An array that the batch does not have is NaN. In place of
-    the first block, which is none of tokens, the choice itself is written.
+    The flags are 1 for the response and 2 for valid tokens. An array that the batch does not have is UNKNOWN. In
+    place of the first block, which is none of tokens, the choice itself is written.
     """
     COUNT: tl.constexpr = CHOICE.criteria
     words = fill.choice.to(tl.pointer_type(tl.int64), bitcast=True)
@@ -291,7 +292,7 @@ def _copy_tokens(fill, words, place, slot, block, room, CHOICE: tl.constexpr, TO
             array = _address(words, CHOICE.kept[n], CHOICE.kinds[n])
             read = read + (tl.load(array + base + places, mask=inside, other=0.0).to(tl.float32),)
         else:
-            read = read + (tl.zeros([TOKENS], tl.float32) + float("nan"),)
+            read = read + (tl.full([TOKENS], UNKNOWN_BITS, tl.int32).to(tl.float32, bitcast=True),)
     token = places
     if CHOICE.actions:
         actions = _address(words, ACTIONS, CHOICE.kinds[KEPT_COUNT])
