@@ -678,8 +678,8 @@ def _rows(
     sequence (SECOND), while the others are waiting for memory.
 
     FILL is the number of rows of chosen sequences that are completed, and of their columns: further programs, which
-    come last, do that, and with a seed they make the CHOICE before. DESCRIBES: the only further program prepares a
-    choice from this batch.
+    come last, do that, and with a seed they make the CHOICE before. DESCRIBES: one program prepares a choice from this
+    batch, if possible one that others hide, because the pass waits for the last one.
 
     The code of the programs that take longest is the first, and they use no argument of the others: one that jumps over
     other code waits for its own, and for every argument that is read.
@@ -699,6 +699,9 @@ def _rows(
                 out + column + row, histograms, arrays, actions, mask, keep, bounds, width, sequences, row, limits,
                 WANTED, BLOCKS, HISTOGRAM, BINS, SAMPLED, KEEP, PACKED, SCAN,
             )  # fmt: skip
+            if DESCRIBES:  # noqa: SIM102 - as SECOND
+                if row == 0:
+                    describe(fill.choice, arrays, actions, mask, keep, bounds, out + column, width, sequences, programs)
             return
     if DESCRIBES:
         describe(fill.choice, arrays, actions, mask, keep, bounds, out + column, width, sequences, programs)
@@ -886,7 +889,7 @@ class Pass:
         if "mismatch" not in wanted:  # its exponentials need more registers
             self._launch = Launcher(_rows, constants, {"num_warps": shape.warps, "maxnreg": shape.registers})
         self._programs = 1 + constants["SECOND"]  # for each sequence
-        self._further = choice.count if choice else int(describes)
+        self._further = choice.count if choice else int(describes and not constants["SECOND"])
         self._choosing = choice.count * (1 + choice.blocks) if choice else 0
 
     def launch(
