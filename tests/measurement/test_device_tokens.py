@@ -77,6 +77,7 @@ LAYOUTS = {
     },
     "empty": {**arrays(), "response_mask": np.zeros((12, 20), np.bool_)},
     "few arrays": {name: arrays()[name] for name in ("response_mask", "old_log_probs", "advantages", "ids")},
+    "no histograms": {name: arrays()[name] for name in ("response_mask", "ref_log_probs", "ids")},
 }
 
 

@@ -59,9 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the value that colours them: push, gradient, kl, … (default: the first that differs)",
     )
-    parser.add_argument(
-        "--token-sums", action="store_true", help="which tokens carry most of --value over the samples"
-    )
+    parser.add_argument("--token-sums", action="store_true", help="which tokens carry most of --value over the samples")
     add_json(parser)
 
 

@@ -703,7 +703,7 @@ def _rows(
                 if row == 0:
                     describe(fill.choice, arrays, actions, mask, keep, bounds, out + column, width, sequences, programs)
             return
-    if DESCRIBES:
+    if DESCRIBES and not SECOND:
         describe(fill.choice, arrays, actions, mask, keep, bounds, out + column, width, sequences, programs)
     elif FILL is not None:
         number -= programs * (2 if SECOND else 1)
