@@ -23,7 +23,7 @@ COUNT_SLOTS = ("bad", "nan")
 FILLED = ("log_probs", "old_log_probs", "entropy", "advantages")
 """The first arrays of the tokens of chosen sequences: those that an update may tell, again or for the first time."""
 UNKNOWN = 0x7FC00001
-"""The bits of the NaN that says that no batch has a token's value: no computation gives this one."""
+"""The bits of a NaN that stands for a value that no batch has given: computations do not produce it."""
 REDUCED_SLOTS = ("total", "squares", "min", "max", "means", "count", "odd")
 """The statistics of a channel over all sequences, or those of a number of each sequence. The squares are of the
 distances to the mean, ``means`` is the sum of the sequences' means, ``count`` the number of tokens or sequences, and

@@ -678,8 +678,9 @@ def _rows(
     sequence (SECOND), while the others are waiting for memory.
 
     FILL is the number of rows of chosen sequences that are completed, and of their columns: further programs, which
-    come last, do that, and with a seed they make the CHOICE before. DESCRIBES: one program prepares a choice from this
-    batch, if possible one that others hide, because the pass waits for the last one.
+    come last, do that, and with a seed they make the CHOICE before. DESCRIBES: the second program of the first
+    sequence describes this batch for a choice, as the last program would delay the end of the pass. Without second
+    programs the last one does it.
 
     The code of the programs that take longest is the first, and they use no argument of the others: one that jumps over
     other code waits for its own, and for every argument that is read.

@@ -92,14 +92,14 @@ export function nonfiniteCounts(values) {
     .filter(([, counted]) => counted);
 }
 
-// The number that tells nothing about a token, by the name of a value; others have none. As in token_sums.py.
+// The neutral value, by name: it has no colour. Other names have none. As in token_sums.py.
 function neutralOf(name) {
   if (name === "ratio") return 1;
   return AROUND_0.has(name) ? 0 : null;
 }
 
 // The range of the finite values of tokens that count, without a few at each end unless these are all that differs;
-// NaN without such values. Colours are about a neutral number.
+// NaN without such values. The neutral value has no colour.
 export function scaleOf(values, mask, name = "") {
   const sorted = countedOf(values, mask);
   const neutral = neutralOf(name) ?? 0;
@@ -114,8 +114,8 @@ function countedOf(values, mask) {
   return values.filter((value, i) => Number.isFinite(value) && (!mask || mask[i])).sort();
 }
 
-// The strength of a value's colour, from -1 to 1; of values on one side of the neutral number it is the distance from
-// the end near it.
+// The strength of a value's colour, from -1 to 1; of values on one side of the neutral one it is the distance from the
+// end near it.
 export function strength(value, { low, high, neutral = 0 }) {
   if (Number.isNaN(value) || !(low < high)) return 0;
   if (low < neutral && high > neutral)
@@ -125,7 +125,7 @@ export function strength(value, { low, high, neutral = 0 }) {
 }
 
 // The places of the most extreme values among the tokens that count: those that are not finite, then the farthest from
-// the neutral number, else from their median; none of these if all are the same.
+// the neutral value, else from their median; none of these if all are the same.
 export function extremes(values, mask, name = "", count = 10) {
   const sorted = countedOf(values, mask);
   const middle = neutralOf(name) ?? sorted[Math.floor((sorted.length - 1) / 2)];

@@ -114,7 +114,7 @@ function nonfiniteValues(values) {
   return buttons.length ? el("div", { class: "extremes nonfinite-values" }, t("token_nonfinite"), buttons) : "";
 }
 
-// The colours from the lowest to the highest value, with none at the neutral number.
+// The colours from the lowest to the highest value, with none at the neutral one.
 function legend(scale) {
   const { low, high, neutral } = scale;
   if (Number.isNaN(low)) return el("span", { text: t("no_finite_value") });
@@ -140,7 +140,7 @@ function extremeList(data, name, texts) {
     : "";
 }
 
-// The tokens of the step that carry most of a value, once it is opened, with links to where it is farthest from nothing.
+// The tokens of the step that carry most of a value, fetched when it is opened, with links to the most extreme places.
 function sumTable(data, name) {
   const body = el("div");
   const node = el("details", { open: areSumsOpen }, el("summary", { text: t("token_sums", { n: name }) }), body);
