@@ -311,17 +311,18 @@ def test_a_prompt_is_shown_over_the_whole_training(serve: Serve, visit: Open):
     """Of a task with many samples too: answers from the first step to the last and of that in view, and all counted."""
     run = windsock.init(project="p", name="long", id="long")
     for step in range(100):
-        for _ in range(6):
+        for _ in range(11):
             run.sample("p", f"answer {step}", reward=float(step >= 75), task="t", step=step)
     run.finish()
     client = serve()
     found = client.get("/api/runs/long/samples", params={"task": "t", "limit": 1}).json()
-    assert (found["matched"], found["over_training"]["steps"]) == (600, list(range(100)))
+    assert (found["matched"], found["over_training"]["steps"]) == (1100, list(range(100)))
     assert found["over_training"]["solved"] == [0.0] * 75 + [1.0] * 25
     assert client.get("/api/runs/long/samples").json()["over_training"] is None
     page = visit(f"{client.base_url}/?run=long&tab=samples&lang=en&at=37")
     page.wait_for_selector(".panel:has(.mini-plot) pre")
     shown = page.locator(".panel:has(.mini-plot) pre").all_inner_texts()
+    assert page.locator("text=11 of 1,100 stored samples match").count() == 1
     assert shown == ["answer 0", "answer 20", "answer 37", "answer 59", "answer 79", "answer 99"]
     assert "25% solved" in page.inner_text(".panel:has(.mini-plot) header")
 

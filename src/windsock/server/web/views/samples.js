@@ -160,7 +160,9 @@ function currentPattern() {
 
 function summaryText(response, listed) {
   const { census, unknown } = response;
-  const text = t("matched", { n: response.matched, m: census?.kept ?? listed, s: census?.seen ?? "–" });
+  const counts = { n: response.matched, m: census?.kept ?? listed, s: census?.seen ?? "–" };
+  const shown = Object.entries(counts).map(([name, count]) => [name, count.toLocaleString()]);
+  const text = t("matched", Object.fromEntries(shown));
   return unknown?.length ? `${text} · ${t("no_column", { n: unknown.join(", ") })}` : text;
 }
 
