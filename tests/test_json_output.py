@@ -142,6 +142,21 @@ def test_the_runs_are_what_they_are_called(runs: dict[str, Path], tmp_path: Path
     assert shown["config"]["bound"] == "Infinity"
 
 
+def test_sums_of_tokens_are_as_their_schema_says(capsys: pytest.CaptureFixture[str]):
+    """Also where a value is not finite; a value that no token has is an error."""
+    run = windsock.init(id="sums")
+    values = {"entropy": [0.5, float("nan"), 2.0], "mask": [1, 1, 1]}
+    run.sample(tokens=["a", "\x1b[2J", "b"], token_values=values)
+    run.finish()
+    main(["samples", "sums", "--token-sums", "--json"])
+    found = [validated("token_sums", line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["text"], one["share"], one["sum"]) for one in found] == [
+        ("\x1b[2J", None, "NaN"), ("b", 0.8, 2.0), ("a", 0.2, 0.5),
+    ]  # fmt: skip
+    assert main(["samples", "sums", "--token-sums", "--value", "kl", "--json"]) == 1
+    assert validated("error", capsys.readouterr().out)["error"] == "no value 'kl' of tokens; there are entropy, mask"
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind"),
     [

@@ -280,7 +280,7 @@ def test_tokens_are_coloured_by_the_first_value_that_tells_them_apart(capsys: py
     run.sample(tokens=["a", "b", "c"], token_values=values)
     run.finish()
     assert "  entropy: 0.5 to 2\n" in cli(capsys, "--tokens")
-    assert cli(capsys, "--token-sums").split()[:3] == ["entropy", "share", "mean"]
+    assert cli(capsys, "--token-sums").splitlines()[-1] == "entropy of 2 different tokens"
 
 
 def test_tokens_are_summed_over_samples(capsys: pytest.CaptureFixture[str]):
@@ -292,13 +292,20 @@ def test_tokens_are_summed_over_samples(capsys: pytest.CaptureFixture[str]):
     run.finish()
     lines = cli(capsys, "--step", "1:", "--token-sums", "--value", "kl").splitlines()
     assert [line.split() for line in lines] == [
-        ["kl", "share", "mean", "count", "token"],
-        ["2.3052", "100.0%", "1.1526", "2", "wait"],
-        ["0", "0.0%", "0", "2", "so"],
-    ]  # fmt: skip
-    assert "no such values of tokens; there are kl, log_prob, mask, reference, surprise" in cli(
-        capsys, "--token-sums", "--value", "x"
-    )
+        ["share", "sum", "mean", "count", "token"],
+        ["100.0%", "2.3052", "1.1526", "2", "wait"],
+        ["0.0%", "0", "0", "2", "so"],
+        ["kl", "of", "2", "different", "tokens"],
+    ]
+    shortened = cli(capsys, "--token-sums", "--value", "kl", "-n", "1").splitlines()
+    assert len(shortened) == 3
+    assert shortened[-1] == "kl of 2 different tokens, 1 shown (-n 0 shows all)"
+    [wait, so] = map(json.loads, cli(capsys, "--step", "1:", "--token-sums", "--value", "kl", "--json").splitlines())
+    assert (wait["schema"], wait["value"], wait["text"], wait["count"]) == ("windsock/token_sums/1", "kl", " wait", 2)
+    assert wait["sum"] == pytest.approx(2.3052, abs=1e-4)
+    assert (wait["share"], so["share"], len(wait["places"]), wait["places"][0]["token"]) == (1.0, 0.0, 2, 1)
+    assert main(["samples", "lake", "--token-sums", "--value", "x"]) == 1
+    assert "no value 'x' of tokens; there are kl, log_prob, mask, reference, surprise" in capsys.readouterr().err
 
 
 def test_tokens_are_coloured_on_a_terminal():

@@ -54,7 +54,7 @@ def test_a_sum_knows_the_places_with_the_largest_values():
 
 @pytest.mark.parametrize(("neutral", "value"), [(0.0, "mismatch"), (1.0, "ratio"), (0.0, "a name of one's own")])
 def test_opposite_values_do_not_hide_the_token_that_carries_most(neutral: float, value: str):
-    """Of every kind of value it is the one that is farthest in all from the number that tells nothing."""
+    """It has the largest sum of distances from the neutral value, whatever that is."""
     rng = np.random.default_rng(3)
     tokens = rng.choice(["up and down", "a little up", "often", "far"], 4000, p=[0.2, 0.2, 0.599, 0.001])
     apart = {"up and down": rng.choice([-0.5, 0.5], 4000), "a little up": 0.1, "often": 0.001, "far": -8.0}
@@ -75,7 +75,8 @@ def test_opposite_values_do_not_hide_the_token_that_carries_most(neutral: float,
     assert all(place.value == pytest.approx(neutral - 8.0) for place in far.places)
 
 
-def test_values_that_all_tell_nothing_have_no_share():
+def test_tokens_whose_values_are_all_neutral_have_a_share_of_0():
+    """There is nothing to divide by."""
     sums = token_sums([(Sample(tokens=("a", "b"), token_values={"ratio": (1.0, 1.0)}), "x:0")], "ratio")
     assert [(entry.text, entry.share, entry.sum) for entry in sums] == [("a", 0.0, 1.0), ("b", 0.0, 1.0)]
 

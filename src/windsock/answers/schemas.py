@@ -167,6 +167,13 @@ SAMPLE = document(
         "columns": mapping_of(ANY), "tokens": list_of(TEXT), "token_values": mapping_of(list_of(VALUE)),
     },
 )  # fmt: skip
+TOKEN_SUM = document(
+    "token_sums",
+    {
+        "value": TEXT, "text": TEXT, "count": INTEGER, "share": nullable(NUMBER), "sum": VALUE, "mean": VALUE,
+        "places": list_of(record({"value": VALUE, "place": TEXT, "token": INTEGER})),
+    },
+)  # fmt: skip
 MEANING = record({"source": TEXT, "id": TEXT, "title": TEXT, "note": TEXT})
 EXPLAINED = document(
     "explain",
@@ -214,6 +221,7 @@ SCHEMAS: dict[str, tuple[str, Schema]] = {
     "rules": ("windsock doctor --explain RULE --json", list_of(RULE)),
     "phases": ("windsock phases --json", PHASES),
     "samples": ("a line of windsock samples --json", SAMPLE),
+    "token_sums": ("a line of windsock samples --token-sums --json", TOKEN_SUM),
     "explain": ("windsock explain --json", {"anyOf": [EXPLAINED, AMBIGUOUS, UNKNOWN]}),
     "metrics": ("windsock explain --all --json", METRICS),
     "query": ("windsock query --json", QUERY),

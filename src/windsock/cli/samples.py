@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
+from typing import Any
 
 from windsock.answers.records import versioned
 from windsock.cli.arguments import add_json, add_run, run_view
+from windsock.errors import WindsockError
 from windsock.export import sample_record
 from windsock.samples.conditions import parse_conditions
-from windsock.samples.query import SORTS, Query, compiled
+from windsock.samples.query import SORTS, Found, Query, compiled
 from windsock.server.responses import to_strict_json
 from windsock.terminal.output import Progress
 
@@ -50,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for order in DESCENDING:  # argparse parses "-reward" as an option, so make it one
         parser.add_argument(order, dest="sort", action="store_const", const=order, help=argparse.SUPPRESS)
     parser.add_argument(
-        "-n", type=int, metavar="COUNT", help=f"number of samples, 0 for all (default {DEFAULT_COUNT}, all with --json)"
+        "-n", type=int, metavar="COUNT", help=f"how many to show, 0 for all (default {DEFAULT_COUNT}, all with --json)"
     )
     parser.add_argument("--full", action="store_true", help="do not shorten texts")
     parser.add_argument("--tokens", action="store_true", help="show the samples that have tokens, coloured by a value")
@@ -64,27 +67,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the samples."""
+    """Print the samples, or the sums of their tokens."""
     view = run_view(options)
     view.sample_index.on_progress = Progress("indexing samples").show  # the first search of a large run takes seconds
     shown = options.n if options.n is not None else 0 if options.json else DEFAULT_COUNT
-    found = view.find_samples(_query(options), shown if shown > 0 else None)
+    count = shown if shown > 0 else None
+    if options.token_sums:
+        _print_token_sums(view.find_samples(_query(options)), options, count)
+        return 0
+    found = view.find_samples(_query(options), count)
     if options.json:
-        for sample in found.samples:
-            print(json.dumps(to_strict_json(versioned("samples", sample_record(sample))), allow_nan=False))
+        _print_records("samples", map(sample_record, found.samples))
         return 0
     from windsock.terminal.output import make_console
     from windsock.terminal.samples import Highlight, show_samples
-    from windsock.terminal.tokens import TokenChoice, print_token_sums
+    from windsock.terminal.tokens import TokenChoice
 
-    console = make_console(highlight=False)
-    if options.token_sums:
-        print_token_sums(console, view.find_samples(_query(options)).samples, TokenChoice(options.value))
-        return 0
     highlight = Highlight(options.grep, options.regex, options.full)
     shown_tokens = TokenChoice(options.value) if options.tokens or options.value else None
-    show_samples(console, view.info.name, found, highlight, shown_tokens)
+    show_samples(make_console(highlight=False), view.info.name, found, highlight, shown_tokens)
     return 0
+
+
+def _print_records(kind: str, records: Iterable[dict[str, Any]]) -> None:
+    for record in records:
+        print(json.dumps(to_strict_json(versioned(kind, record)), allow_nan=False))
+
+
+def _print_token_sums(found: Found, options: argparse.Namespace, count: int | None) -> None:
+    from windsock.samples.token_sums import all_values, token_sums
+    from windsock.terminal.output import make_console
+    from windsock.terminal.tokens import TokenChoice, print_token_sums
+
+    choice = TokenChoice(options.value)
+    names = (choice.name(all_values(sample.token_values)) for sample in found.samples)
+    name = next((name for name in names if name is not None), None)
+    if name is None:
+        known = sorted({name for sample in found.samples for name in all_values(sample.token_values)})
+        wanted = "values" if options.value is None else f"value {options.value!r}"
+        raise WindsockError(f"no {wanted} of tokens; there are {', '.join(known) or 'none'}")
+    sums = token_sums(zip(found.samples, found.places, strict=True), name)
+    if options.json:
+        _print_records("token_sums", ({"value": name, **entry.record()} for entry in sums[:count]))
+    else:
+        print_token_sums(make_console(highlight=False), name, sums, count)
 
 
 def _query(options: argparse.Namespace) -> Query:
@@ -93,7 +119,7 @@ def _query(options: argparse.Namespace) -> Query:
         name for name in Query.__dataclass_fields__ if hasattr(options, name) and name not in ("run", "sort", "where")
     ]
     conditions = list(options.where or ())
-    if options.tokens or options.value:
+    if options.tokens or options.token_sums or options.value:
         conditions.append(HAS_TOKENS)
     where = " and ".join(f"({text})" for text in conditions)
     return Query(**{name: getattr(options, name) for name in names}, where=where, sort=options.sort or default)

@@ -28,7 +28,7 @@ NEUTRAL = {
     **dict.fromkeys(("push", "gradient", "mismatch", "kl", "surprise", "advantage", "entropy", "clipped"), 0.0),
     **dict.fromkeys((*LOG_PROB, *OLD, *ROLLOUT, *REFERENCE), 0.0),
 }
-"""The number that tells nothing about a token, by the name of a value. Others have none."""
+"""The neutral value, by name: it has no colour, and sums and extremes measure the distance from it."""
 MAX_PLACES = 20  # of a token that a sum knows
 ABOUT_THE_SAME = 0.02  # of the largest: before the first update the ratio is 1 but for rounding
 
@@ -101,7 +101,7 @@ class TokenPlace:
 
 @dataclass(slots=True)
 class TokenSum:
-    """A token by its text: how often it came, the sum of a value, and how far that is from its neutral number, 0 or 1.
+    """A token by its text: its count, and sums of a value and of its distance from the neutral value.
 
     Opposite values cancel in the sum, but not in the distance.
     """
@@ -111,7 +111,7 @@ class TokenSum:
     count: int = 0
     sum: float = 0.0
     distance: float = 0.0
-    share: float | None = None  # of the distance of all tokens that have a finite one
+    share: float | None = None  # of the distances of all tokens; None where the distance is infinite
     heap: list[tuple[float, int, float, str, int]] = field(default_factory=list)  # the farthest; the least is first
 
     def add(self, value: float, place: str, token: int) -> None:
@@ -131,14 +131,20 @@ class TokenSum:
         """The mean of the value."""
         return self.sum / self.count
 
+    def record(self) -> dict[str, Any]:
+        """Return what the page and JSON have of it."""
+        places = [{"value": one.value, "place": one.place, "token": one.token} for one in self.places]
+        sums = {"share": self.share, "sum": self.sum, "mean": self.mean}
+        return {"text": self.text, "count": self.count, **sums, "places": places}
+
     @property
     def places(self) -> list[TokenPlace]:
-        """Where the value is farthest from its neutral number, the farthest first."""
+        """Where the value is farthest from the neutral one, the farthest first."""
         return [TokenPlace(*entry[2:]) for entry in sorted(self.heap, reverse=True)]
 
 
 def token_sums(samples: Iterable[tuple[Sample, str]], value: str) -> list[TokenSum]:
-    """Return the tokens of some samples, those that carry most of a value first; masked tokens do not count."""
+    """Return the tokens of some samples, the largest distance first; masked tokens do not count."""
     found: dict[str, TokenSum] = {}
     neutral = NEUTRAL.get(value, 0.0)
     for sample, place in samples:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from windsock.formatting import number, printable
+from windsock.formatting import counted, number, printable
 from windsock.model import Sample
-from windsock.samples.token_sums import NEUTRAL, Values, all_values, nonfinite, shown_value, token_sums
+from windsock.samples.token_sums import NEUTRAL, TokenSum, Values, all_values, nonfinite, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 EXTREMES = 10
 ALTERNATIVES = 5
-SUMS = 30  # tokens that are listed
 INDENT = 2
 HIGH, LOW = (0, 114, 178), (213, 94, 0)  # for the largest and the smallest value
 NONFINITE = "bold white on red"
@@ -79,28 +78,22 @@ def alternatives(sample: Sample, place: int) -> str:
     return f"  of {', '.join(shown)}" if known else ""
 
 
-def print_token_sums(console: Console, samples: Iterable[Sample], choice: TokenChoice) -> None:
-    """Print the tokens of some samples that carry most of a value."""
-    listed = list(samples)
-    named = (choice.name(all_values(sample.token_values)) for sample in listed)
-    name = next((name for name in named if name is not None), None)
-    if name is None:
-        names = {name for sample in listed for name in all_values(sample.token_values)}
-        console.print(
-            f"no such values of tokens; there are {printable(', '.join(sorted(names)) or 'none')}", style="dim"
-        )
-        return
-    console.print(f"{printable(name):>12}{'share':>8}{'mean':>12}{'count':>10}  token", style="dim", markup=False)
-    for entry in token_sums(((sample, "") for sample in listed), name)[:SUMS]:
-        shown = printable(entry.text).strip() or repr(entry.text)
+def print_token_sums(console: Console, name: str, sums: Sequence[TokenSum], count: int | None) -> None:
+    """Print the first sums of a value of tokens, all of them without a count."""
+    listed = sums[:count]
+    console.print(f"{'share':>8}{'sum':>12}{'mean':>12}{'count':>10}  token", style="dim", markup=False)
+    for entry in listed:
+        text = printable(entry.text).strip() or repr(entry.text)
         share = "–" if entry.share is None else f"{entry.share:.1%}"
-        columns = f"{number(entry.sum):>12}{share:>8}{number(entry.mean):>12}{entry.count:>10,}"
-        console.print(f"{columns}  {shown}", markup=False)
+        columns = f"{share:>8}{number(entry.sum):>12}{number(entry.mean):>12}{entry.count:>10,}"
+        console.print(f"{columns}  {text}", markup=False)
+    more = f", {len(listed):,} shown (-n 0 shows all)" if len(listed) < len(sums) else ""
+    console.print(f"{printable(name)} of {counted(len(sums), 'different token')}{more}", style="dim", markup=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Colours of values: from low over nothing, at a neutral number, to high; on one side of it there is one colour."""
+    """Colours of values from low to high, with none at the neutral value; on one side of it there is one colour."""
 
     low: float
     high: float
@@ -146,7 +139,7 @@ def extremes(
 ) -> list[int]:
     """Return the places of the most extreme values, of tokens that count: first those that are ``marked``.
 
-    The others are the farthest from the neutral number, else from their median; none of them if all are equal.
+    The others are the farthest from the neutral value, else from their median; none of them if all are equal.
     """
     places = [place for place, value in enumerate(values) if mask[place] and math.isfinite(value)]
     ordered = sorted(values[place] for place in places)

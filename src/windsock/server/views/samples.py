@@ -17,7 +17,7 @@ from windsock.samples.query import Query
 from windsock.samples.regex_process import TooSlowError
 from windsock.samples.search import even_places
 from windsock.samples.shortening import shortened
-from windsock.samples.token_sums import TokenSum, all_values, token_sums
+from windsock.samples.token_sums import all_values, token_sums
 from windsock.samples.transcript import Part, turns_of
 from windsock.server.responses import RequestError, field_values
 from windsock.server.runs.open_runs import OpenRun
@@ -109,14 +109,8 @@ def token_sums_view(opened: OpenRun, step: int, value: str, limit: int) -> dict[
         "value": value,
         "values": list(names),
         "samples": len(found.samples),
-        "tokens": [_token_sum(entry) for entry in sums[:limit]],
+        "tokens": [entry.record() for entry in sums[:limit]],
     }
-
-
-def _token_sum(entry: TokenSum) -> dict[str, Any]:
-    places = [field_values(place) for place in entry.places]
-    sums = {"share": entry.share, "sum": entry.sum, "mean": entry.mean}
-    return {"text": entry.text, "count": entry.count, **sums, "places": places}
 
 
 def whole_sample(sample: Sample) -> dict[str, Any]:
