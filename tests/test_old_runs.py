@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shutil import copytree
@@ -11,10 +12,17 @@ import pytest
 
 import windsock
 from windsock.model import Sample
+from windsock.server.runs.annotations import Annotations
 
 DATA = Path(__file__).parent / "data"
-OLD_RUNS = ["run-0.1"]
 NEWER_FIELDS = ("id", "answer", "reference", "discarded", "columns", "tokens", "token_values", "top_logprobs")
+
+
+SELECTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "explorer": ("explorer/queue", {"role": "explorer"}),
+    "rank 1": ("explicit", {"rank": 1}),
+    "attempt 1": ("explicit", {"rank": 0, "attempt": 1}),
+}
 
 
 def reading(view: windsock.View) -> dict[str, Any]:
@@ -28,9 +36,11 @@ def reading(view: windsock.View) -> dict[str, Any]:
         "damage": view.damage(),
         "events": view.events(),
         "series": {name: _series(view.series(name)) for name in sorted(view.names())},
-        "explorer": _series(view.series("explorer/queue", role="explorer")),
-        "rank 1": _series(view.series("explicit", rank=1)),
-        "attempt 1": _series(view.series("explicit", rank=0, attempt=1)),
+        **{
+            part: _series(view.series(name, **which))
+            for part, (name, which) in SELECTED.items()
+            if name in view.names() or ("role" in which and view.id.endswith("1"))
+        },
         "phases": [asdict(span) for span in view.phases()],
         "histograms": {
             name: [(step, asdict(histogram)) for step, histogram in view.histograms(name)]
@@ -57,17 +67,26 @@ def _plain(value: Any) -> Any:
     """Return what comes back of a value after a trip through JSON, with NaN equal to itself."""
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
-    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return [_plain(entry) for entry in value] if is_list else value
 
 
-@pytest.mark.parametrize("name", OLD_RUNS)
-def test_a_run_of_an_earlier_version_reads_the_same(name: str, tmp_path: Path):
-    """Rows, states, rollouts, samples, phases, texts and events of old files mean what they meant."""
-    copytree(DATA / name, tmp_path / name)
-    expected = json.loads((DATA / f"{name}.json").read_text())
-    found = _plain(reading(windsock.open(tmp_path / name)))
+def page_reading(directory: Path) -> dict[str, Any]:
+    """Return what people keep on the page of a directory, as JSON has it."""
+    kept = Annotations(directory)
+    runs = sorted(path.parent.name for path in directory.glob("*/*/run.json"))
+    reports = [report["name"] for report in kept.reports()]
+    return {
+        "runs": {run: kept.get(f"kept/{run}") for run in runs if kept.get(f"kept/{run}")["name"] or "0001" in run},
+        "views": [[view["name"], view["state"]] for view in kept.views()],
+        "reports": {name: kept.report(name) for name in reports},
+    }
+
+
+def check(found: Any, expected: Any) -> None:
+    """Compare two readings."""
     assert found.keys() == expected.keys()
     # A state of an old file may yield a statistic that is newer than the file, and nothing else is added.
     assert found["series"].keys() - expected["series"].keys() <= {"critic/advantages/std"}
@@ -78,3 +97,22 @@ def test_a_run_of_an_earlier_version_reads_the_same(name: str, tmp_path: Path):
         assert [float(value) for value in found["series"][series][1]] == pytest.approx(numbers, rel=1e-12, nan_ok=True)
     for part in expected.keys() - {"series"}:
         assert found[part] == expected[part], part
+
+
+def test_a_run_of_the_first_version_reads_the_same(tmp_path: Path):
+    """Rows, states, rollouts, samples, phases, texts and events of old files mean what they meant."""
+    copytree(DATA / "run-0.1", tmp_path / "run-0.1")
+    expected = json.loads((DATA / "run-0.1.json").read_text())
+    check(_plain(reading(windsock.open(tmp_path / "run-0.1"))), expected)
+
+
+def test_a_directory_of_the_second_version_reads_the_same(tmp_path: Path):
+    """Ranks, tokens of samples, findings, an imported log, and what people keep on the page mean what they meant."""
+    copytree(DATA / "runs-0.2", tmp_path / "runs-0.2")
+    expected = json.loads((DATA / "runs-0.2.json").read_text())
+    page = expected.pop("page")
+    folders = {path.parent.name: path.parent for path in (tmp_path / "runs-0.2").glob("*/*/run.json")}
+    assert folders.keys() == expected.keys()
+    for run, folder in folders.items():
+        check(_plain(reading(windsock.open(folder))), expected[run])
+    assert _plain(page_reading(tmp_path / "runs-0.2")) == page
