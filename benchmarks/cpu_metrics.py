@@ -1,4 +1,4 @@
-"""Cost of measuring a batch on the CPU: windsock and eager torch code that computes the same numbers.
+"""Cost of measuring a batch on the CPU: barograph and eager torch code that computes the same numbers.
 
 The torch code selects the valid tokens and computes in double precision, one expression per metric. Both compute every
 metric of the data, policy and value parts; their numbers are compared first.
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import windsock
+import barograph
 
 CLIP, VALUE_CLIP, KL_COEF = 0.2, 0.2, 0.05
 MICRO_BATCHES, SMALL = 16, (8, 256)
@@ -128,12 +128,12 @@ def micro_batches(repeats: int) -> bool:
     """Time the calls for small micro-batches and their commit; print them and return whether the bar holds."""
     calls, commits, eager_times = [], [], []
     with tempfile.TemporaryDirectory() as folder:
-        run = windsock.init(dir=folder)
+        run = barograph.init(dir=folder)
         data = make(MICRO_BATCHES * SMALL[0], SMALL[1])
         parts = [{name: value[n::MICRO_BATCHES] for name, value in data.items()} for n in range(MICRO_BATCHES)]
         tensors = [{name: torch.tensor(value) for name, value in part.items()} for part in parts]
         for _ in range(repeats):
-            batches = [windsock.Batch(**part) for part in parts]
+            batches = [barograph.Batch(**part) for part in parts]
             calls += [
                 seconds(lambda: run.measure(batch, part=None, value_clip=VALUE_CLIP, kl_coef=KL_COEF), 1)  # noqa: B023
                 for batch in batches
@@ -161,10 +161,10 @@ def main() -> int:
     options = parser.parse_args()
     data = make(options.rows, options.width)
     tensors = {name: torch.tensor(value) for name, value in data.items()}
-    batch = windsock.Batch(**data)
+    batch = barograph.Batch(**data)
 
     def ours() -> dict[str, float]:
-        return windsock.measure(batch, value_clip=VALUE_CLIP, kl_coef=KL_COEF)
+        return barograph.measure(batch, value_clip=VALUE_CLIP, kl_coef=KL_COEF)
 
     got, expected = ours(), eager(tensors)
     for name, other in {
@@ -176,7 +176,7 @@ def main() -> int:
         assert abs(got[name] - expected[other]) < 1e-9, name
     mine, theirs = seconds(ours, options.repeats), seconds(lambda: eager(tensors), options.repeats)
     print(f"{options.rows} x {options.width} tokens, {torch.get_num_threads()} threads")
-    print(f"windsock (NumPy)          {mine * 1e3:8.1f} ms   {len(got)} metrics")
+    print(f"barograph (NumPy)          {mine * 1e3:8.1f} ms   {len(got)} metrics")
     print(f"torch, eager, selected    {theirs * 1e3:8.1f} ms   {len(expected)} metrics")
     print(f"{'holds' if mine <= 2.5 * theirs else 'FAILS'}: {mine / theirs:.2f} times, at most 2.5")
     held = micro_batches(options.repeats)

@@ -20,14 +20,13 @@ from pathlib import Path
 import numpy as np
 from sick_runs import metric_of, runs_in
 
-import windsock
-from windsock.demo.config import DemoConfig
-from windsock.demo.sick_runs import SICK_RUNS, sick_config
-from windsock.demo.training import start_runs, train
-from windsock.diagnosis.case import Case
-from windsock.diagnosis.diagnose import diagnose
-from windsock.diagnosis.doctor import case_of
-from windsock.findings import Finding
+import barograph
+from barograph.apps.demo.config import DemoConfig
+from barograph.apps.demo.sick_runs import SICK_RUNS, sick_config
+from barograph.apps.demo.trainer import start_runs, train
+from barograph.diagnosis.diagnose import case_of, diagnose
+from barograph.diagnosis.rules.rule import Case
+from barograph.journal.findings import Finding
 
 SEEDS, SETTINGS = 20, 20
 RULES = {
@@ -105,7 +104,7 @@ def train_missing(folder: Path, names: Iterable[str]) -> None:
                 train(config, run, explorer)
 
 
-def shown_from(view: windsock.View, metric: str, healthy: Iterable[windsock.View]) -> int | None:
+def shown_from(view: barograph.View, metric: str, healthy: Iterable[barograph.View]) -> int | None:
     """Return the first step from which a metric stays outside of the range of healthy runs; None if it does not.
 
     The median of three values counts, since the staleness of a sawtooth is 0 at single steps.
@@ -128,7 +127,7 @@ def smoothed(values: np.ndarray) -> np.ndarray:
     return np.median(np.stack([padded[:-2], padded[1:-1], padded[2:]]), axis=0)
 
 
-def first_shown(name: str, view: windsock.View, healthy: list[windsock.View]) -> int | None:
+def first_shown(name: str, view: barograph.View, healthy: list[barograph.View]) -> int | None:
     """Return the step at which a fault shows; that of one huge update is its first step."""
     return 0 if name == "lr-too-high" else shown_from(view, metric_of(name), healthy)
 
@@ -140,7 +139,7 @@ def findings(found: Iterable[Finding]) -> Iterator[Finding]:
         yield from findings(finding.explains)
 
 
-def answer(name: str, view: windsock.View, healthy: list[windsock.View]) -> Answer:
+def answer(name: str, view: barograph.View, healthy: list[barograph.View]) -> Answer:
     """Return when the doctor finds the fault of a sick run, and since when it says it is there."""
     case = case_of(view)
     steps = sorted({int(step) for track in case.tracks.values() for step in track.steps})
@@ -163,7 +162,7 @@ def alarms(case: Case) -> Iterator[str]:
                 yield f"{finding.rule} since step {finding.onset}, at {share:.0%}"
 
 
-def report(views: dict[str, windsock.View]) -> bool:
+def report(views: dict[str, barograph.View]) -> bool:
     """Print what was found; return whether all of it holds."""
     healthy = [view for name, view in views.items() if name.startswith("seed-")]
     others = [name for name in views if name.startswith(("seed-", "settings-"))]

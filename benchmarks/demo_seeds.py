@@ -9,9 +9,9 @@ import argparse
 import tempfile
 import time
 
-import windsock
-from windsock.demo.config import DemoConfig
-from windsock.demo.training import start_runs, train
+import barograph
+from barograph.apps.demo.config import DemoConfig
+from barograph.apps.demo.trainer import start_runs, train
 
 
 def learn(seed: int, steps: int | None, folder: str) -> None:
@@ -21,7 +21,7 @@ def learn(seed: int, steps: int | None, folder: str) -> None:
     train(config, run, explorer)
     explorer.finish()
     run.finish()
-    scores = windsock.open(run.path).series("val/score/of_best")
+    scores = barograph.open(run.path).series("val/score/of_best")
     curve = " ".join(f"{score:.2f}" for score in scores.values)
     took = f"{time.perf_counter() - began:.0f} s, {time.process_time() - busy:.0f} s of a core"
     print(

@@ -4,7 +4,7 @@
     scripts/bench doctor judge FOLDER --demos DIR --write   # also the figures of docs/doctor.md
     scripts/bench doctor speed
 
-FOLDER has a truth.json and a folder per run with its log ($WINDSOCK_REALRUNS if not given). truth.json is a list with
+FOLDER has a truth.json and a folder per run with its log ($BAROGRAPH_REALRUNS if not given). truth.json is a list with
 id, framework, verdict (healthy, mixed, plateau or unhealthy), expected_findings (rules, with ~ if info is enough) and
 must_not_fire of each run.
 
@@ -31,7 +31,7 @@ from judged_runs.runs import CRITICAL, HEALTHY, JudgedRun, demo_runs, make_demos
 from judged_runs.thresholds import FACTORS, LeftOut, left_out, scaled_rules
 from peers import rlwatch
 
-from windsock.diagnosis.rules import RULES
+from barograph.diagnosis.rules.rule import RULES
 
 OUTCOMES = ("hit", "miss", "false alarm", "silent", "cannot judge")
 TIMES = (*EARLY, END)
@@ -109,9 +109,9 @@ def left_out_rows(left: Iterable[LeftOut]) -> Iterator[Row]:
 
 def judge(options: argparse.Namespace) -> int:
     """Print the tables."""
-    folder = options.folder or os.environ.get("WINDSOCK_REALRUNS")
+    folder = options.folder or os.environ.get("BAROGRAPH_REALRUNS")
     if folder is None and options.demos is None:
-        print("give FOLDER, $WINDSOCK_REALRUNS or --demos")
+        print("give FOLDER, $BAROGRAPH_REALRUNS or --demos")
         return 2
     if options.demos is not None and not options.known:
         make_demos(options.demos, options.seeds)
@@ -132,7 +132,7 @@ def judge(options: argparse.Namespace) -> int:
     print_table("thresholds chosen on the other frameworks", left_out_rows(left))
     if options.write:
         rates_file.write(runs, found, left, sent)
-        print(f"\nwrote {rates_file.PATH}; now run python -m windsock.diagnosis")
+        print(f"\nwrote {rates_file.PATH}; now run python -m barograph.diagnosis")
     return 0
 
 
@@ -145,7 +145,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     judging = commands.add_parser("judge", help="compare with what is known about runs")
-    judging.add_argument("folder", type=Path, nargs="?", help="folder with truth.json ($WINDSOCK_REALRUNS)")
+    judging.add_argument("folder", type=Path, nargs="?", help="folder with truth.json ($BAROGRAPH_REALRUNS)")
     judging.add_argument("--demos", type=Path, metavar="DIR", help="runs of the demo; those that it lacks are trained")
     judging.add_argument("--seeds", type=int, default=8, help="healthy runs of the demo (default %(default)s)")
     judging.add_argument("--known", action="store_true", help="train nothing: only the demo's runs that are there")

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import windsock
+import barograph
 
 RATES = (1e-6, 3e-6, 1e-5, 3e-5)
 GROWN = 0.05  # share of the runs that go on between two exports
@@ -24,7 +24,7 @@ def record(dir: Path, number: int, steps: range, metrics: int) -> None:
     noise = random.Random(number)
     rate = RATES[number % len(RATES)]
     config = {"actor": {"lr": rate, "clip": 0.2}, "seed": number, **{f"option{n}": n for n in range(40)}}
-    run = windsock.init(
+    run = barograph.init(
         dir=dir, project=f"project{number % 5}", id=f"run{number:05}", name=f"run {number}", config=config
     )
     names = [f"part{n % 7}/metric{n}" for n in range(metrics)]
@@ -37,9 +37,9 @@ def record(dir: Path, number: int, steps: range, metrics: int) -> None:
 
 
 def timed(*arguments: str) -> tuple[float, float, str]:
-    """Run a command of windsock; return its wall and CPU seconds, and the last line of what it said."""
+    """Run a command of barograph; return its wall and CPU seconds, and the last line of what it said."""
     before, start = os.times(), time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "windsock", *arguments], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "barograph", *arguments], capture_output=True, text=True)
     wall, after = time.perf_counter() - start, os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     return wall, cpu, (done.stderr or done.stdout).strip().splitlines()[-1]

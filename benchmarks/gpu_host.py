@@ -42,14 +42,14 @@ from peers import eager
 from peers.eager import CLIP, DUAL_CLIP, KL_COEF, VALUE_CLIP, micro_batches
 from peers.verl import SAME_MEANING, SAME_MEANING_OF_ONE_BATCH, Verl
 
-import windsock
+import barograph
 
 MICRO_BATCHES, GROUP_SIZE, SCALARS = 16, 8, 20
 CALLS = 1 + 2 * MICRO_BATCHES
 WARM_UP = 6
 FIVE = ("response_mask", "log_probs", "old_log_probs", "ref_log_probs", "advantages", "returns")
 TOLERANCE = 1e-4  # relative; of numbers below SMALL, relative to SMALL
-QUANTILE_TOLERANCE = 0.031  # windsock's quantiles are of bins, and of 64 tokens of each sequence
+QUANTILE_TOLERANCE = 0.031  # barograph's quantiles are of bins, and of 64 tokens of each sequence
 SMALL = 0.01
 BUSY_CYCLES = 400_000_000  # about 0.2 s
 Arrays = dict[str, Any]
@@ -74,7 +74,7 @@ BARS = {**CALL_BARS, "split": 100, "commit": 2000, "finished": 500, "log": 132}
 PARTS = ("policy", "value")  # of every micro-batch
 VERL = ("data", "actor", "critic")
 STEPS_SHOWN = {
-    "step": f"windsock: {CALLS} calls of measure, and commit",
+    "step": f"barograph: {CALLS} calls of measure, and commit",
     "eager": "eager torch, one item() per metric",
     "eager quantiles": "  with 25 quantiles of sorted values",
     "verl": "veRL: metrics of the data, actor loss, critic loss",
@@ -119,7 +119,7 @@ def make(rows: int, width: int, device: str, seed: int) -> Arrays:
 class Bench:
     """A run, the sets of tensors that steps alternate between, and the times that were measured, in seconds."""
 
-    run: windsock.Run
+    run: barograph.Run
     sets: list[Arrays]
     device: str
     repeats: int
@@ -153,19 +153,19 @@ class Bench:
         last = {number % len(self.sets): step(number % len(self.sets)) for number in range(self.repeats)}
         return [last[number] for number in range(len(self.sets))]
 
-    def measure_data(self, batch: windsock.Batch) -> None:
+    def measure_data(self, batch: barograph.Batch) -> None:
         """Measure the rollout batch."""
         self.run.measure(batch, part="data", kl_coef=KL_COEF, max_response_length=batch.response_mask.shape[1])
 
-    def measure_policy(self, micro: windsock.Batch) -> None:
+    def measure_policy(self, micro: barograph.Batch) -> None:
         """Measure the policy of a micro-batch."""
         self.run.measure(micro, part="policy", clip=CLIP, dual_clip=DUAL_CLIP)
 
-    def measure_value(self, micro: windsock.Batch) -> None:
+    def measure_value(self, micro: barograph.Batch) -> None:
         """Measure the values of a micro-batch."""
         self.run.measure(micro, part="value", value_clip=VALUE_CLIP)
 
-    def measure_all(self, batch: windsock.Batch, micros: Sequence[windsock.Batch]) -> None:
+    def measure_all(self, batch: barograph.Batch, micros: Sequence[barograph.Batch]) -> None:
         """Make all calls of a step."""
         self.measure_data(batch)
         for micro in micros:
@@ -177,7 +177,7 @@ def one_by_one(bench: Bench) -> None:
     """Time every call of a step alone, and the commit after the device has finished."""
 
     def step(number: int) -> None:
-        batch = bench.timed("make", lambda: windsock.Batch(**bench.sets[number]))
+        batch = bench.timed("make", lambda: barograph.Batch(**bench.sets[number]))
         bench.timed("first", lambda: bench.measure_data(batch))
         for micro in bench.timed("split", lambda: batch.split(MICRO_BATCHES)):
             bench.timed("policy", lambda: bench.measure_policy(micro))  # noqa: B023
@@ -193,7 +193,7 @@ def data_again(bench: Bench) -> None:
     """Time the data part of further batches: the first call of a step finds the host's caches cold."""
 
     def step(number: int) -> None:
-        for batch in [windsock.Batch(**bench.sets[number]) for _ in range(MICRO_BATCHES)]:
+        for batch in [barograph.Batch(**bench.sets[number]) for _ in range(MICRO_BATCHES)]:
             bench.timed("data", lambda: bench.measure_data(batch))  # noqa: B023
         bench.run.commit()
 
@@ -205,7 +205,7 @@ def with_new_tensors(bench: Bench) -> None:
 
     def step(number: int) -> None:
         data = bench.sets[number]
-        parts = windsock.Batch(**data).split(MICRO_BATCHES)
+        parts = barograph.Batch(**data).split(MICRO_BATCHES)
         for part, arrays in zip(parts, micro_batches(data, MICRO_BATCHES), strict=True):
             new = {name: arrays[name] for name in ("log_probs", "entropy", "values")}
             bench.timed("having", lambda: bench.measure_policy(part.having(**new)))  # noqa: B023
@@ -218,7 +218,7 @@ def steps(bench: Bench) -> list[dict[str, float]]:
     """Time the calls of a step and its commit together; return the numbers of the last step with each set."""
 
     def step(number: int) -> dict[str, float]:
-        batch = windsock.Batch(**bench.sets[number])
+        batch = barograph.Batch(**bench.sets[number])
         micros = batch.split(MICRO_BATCHES)
 
         def work() -> dict[str, float]:
@@ -251,8 +251,8 @@ def one_batch(bench: Bench) -> None:
     """Time measuring one batch of five tensors and a mask without a run, to finished numbers."""
 
     def step(number: int) -> None:
-        batch = windsock.Batch(**{name: bench.sets[number][name] for name in FIVE})
-        bench.timed("finished", lambda: windsock.measure(batch))
+        batch = barograph.Batch(**{name: bench.sets[number][name] for name in FIVE})
+        bench.timed("finished", lambda: barograph.measure(batch))
 
     bench.repeated(step)
 
@@ -283,7 +283,7 @@ def one_operation(bench: Bench) -> None:
 
 def behind_busy_device(bench: Bench) -> tuple[float, bool]:
     """Make a step's calls, and log scalars, behind other work; return the seconds, and whether that work goes on."""
-    batch = windsock.Batch(**bench.sets[0])
+    batch = barograph.Batch(**bench.sets[0])
     micros = batch.split(MICRO_BATCHES)
     scalars = {f"behind/{n}": torch.rand((), device=bench.device) for n in range(SCALARS)}
     bench.wait()
@@ -399,7 +399,7 @@ def value_bars(bench: Bench, ours: Compared, theirs: Compared, scalars: Mapping[
         held.append(agree("the eager code: quantiles", ours, quantiles, QUANTILE_TOLERANCE))
     if theirs:
         held.append(agree("veRL", ours, theirs))
-    view = windsock.open(bench.run.path)
+    view = barograph.open(bench.run.path)
     held.append(agree("the logged scalars", [{name: view.series(name).last for name in scalars}], [scalars]))
     return all(held)
 
@@ -453,7 +453,7 @@ def main() -> int:
     print(f"{options.rows:,} x {options.width:,} tokens, ten float32 tensors, {MICRO_BATCHES} micro-batches\n")
     sets = [make(options.rows, options.width, options.device, seed) for seed in range(2)]
     with tempfile.TemporaryDirectory() as folder:
-        run = windsock.init(dir=folder, project="benchmark")
+        run = barograph.init(dir=folder, project="benchmark")
         run.commit()
         stay_on_fastest_core()
         holds = benchmark(Bench(run, sets, options.device, options.repeats), verl)

@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from triton.testing import do_bench
 
-from windsock.stats.logits import kl_exact, log_prob_and_entropy
+from barograph.metrics.formulas.logits import kl_exact, log_prob_and_entropy
 
 SEQUENCES = 8
 CHECKED = 15  # every 15th position is compared with float64; odd, so that all kinds of positions occur
@@ -178,12 +178,12 @@ def contest(data: Batch) -> Iterator[tuple[str, Cost]]:
     logits, old, actions, mask = data.logits, data.old_logits, data.actions, data.mask
     pair = {name: data.expected[name] for name in ("log_prob", "entropy")}
     divergence = {"divergence": data.expected["divergence"]}
-    yield "log-prob + entropy, windsock", measure(lambda: log_prob_and_entropy(logits, actions), pair)
+    yield "log-prob + entropy, barograph", measure(lambda: log_prob_and_entropy(logits, actions), pair)
     yield "  half of it masked", measure(lambda: log_prob_and_entropy(logits, actions, mask=mask), {})
     yield "  as TRL writes it", measure(lambda: trl_log_prob_and_entropy(logits, actions), pair)
     yield "  as veRL writes it", measure(lambda: verl_log_prob_and_entropy(logits, actions), pair)
     yield "  limit: reading it once", Cost(reading_time(logits))
-    yield "exact KL, windsock", measure(lambda: [kl_exact(old, logits)], divergence)
+    yield "exact KL, barograph", measure(lambda: [kl_exact(old, logits)], divergence)
     yield "  eager, 128 positions at a time", measure(lambda: [eager_kl(old, logits)], divergence)
     yield "  limit: reading both once", Cost(reading_time(old, logits))
 
@@ -203,7 +203,7 @@ def table(results: dict[str, Cost]) -> str:
 
 def bars(dtype: str, results: dict[str, Cost]) -> Iterator[tuple[bool, str]]:
     """Compare the measurements with the bars."""
-    ours, ours_kl = results["log-prob + entropy, windsock"], results["exact KL, windsock"]
+    ours, ours_kl = results["log-prob + entropy, barograph"], results["exact KL, barograph"]
     share = ours.milliseconds / results["  limit: reading it once"].milliseconds
     share_kl = ours_kl.milliseconds / results["  limit: reading both once"].milliseconds
     most = 1.3 if dtype == "bfloat16" else 1.1

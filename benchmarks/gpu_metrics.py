@@ -18,13 +18,12 @@ import torch
 import triton
 import triton.language as tl
 
-import windsock
-from windsock.measurement import kernel_pass, result_memory
-from windsock.measurement.device import Launches
-from windsock.measurement.options import Options
-from windsock.measurement.plan import Plan, plan_of
-from windsock.measurement.step import Measurement
-from windsock.stats import rows_triton
+import barograph
+from barograph.metrics.batch.inputs import Options
+from barograph.metrics.batch.plan import MeasurementPlan, plan_of
+from barograph.metrics.batch.step import Measurement
+from barograph.metrics.gpu import passes, results, rows_triton
+from barograph.metrics.gpu.passes import Launches
 
 FIELDS = ("log_probs", "old_log_probs", "ref_log_probs", "advantages", "returns")
 SIZES = ((1024, 8192, 1.6), (1024, 32768, 1.25))
@@ -103,22 +102,22 @@ def eager(data: dict[str, torch.Tensor]) -> dict[str, float]:
     return out
 
 
-class Reused(result_memory.ResultMemory):
+class Reused(results.ResultMemory):
     """Memory of one matrix, into which every pass writes again."""
 
-    def matrix(self, outline: Any, sequences: int) -> result_memory.ResultMatrix:
+    def matrix(self, outline: Any, sequences: int) -> results.ResultMatrix:
         """Return the matrix."""
         found = super().matrix(outline, 0)
         found.sequences = 0
         return found
 
 
-def kernels(batch: windsock.Batch, plan: Plan) -> Callable[[], object]:
+def kernels(batch: barograph.Batch, plan: MeasurementPlan) -> Callable[[], object]:
     """Return the pass over a batch alone, without the memory of its results."""
     memory = Reused(batch.response_mask.device)
-    kernel_pass.launch(rows_triton, batch, plan, result_memory.ResultMemory(batch.response_mask.device))
+    passes.queue_kernel(rows_triton, batch, plan, results.ResultMemory(batch.response_mask.device))
     super(Reused, memory).matrix(batch.prepared[plan].outline, batch.sequences)
-    return lambda: kernel_pass.launch(rows_triton, batch, plan, memory)
+    return lambda: passes.queue_kernel(rows_triton, batch, plan, memory)
 
 
 def milliseconds(work: Callable[[], object]) -> float:
@@ -134,7 +133,7 @@ def milliseconds_with_host(work: Callable[[], object]) -> float:
 def one_size(rows: int, width: int, bar: float) -> bool:
     """Measure one size and print its table; return whether the bars hold."""
     data = make(rows, width)
-    batch = windsock.Batch(**data)
+    batch = barograph.Batch(**data)
     plan = plan_of(batch.given, PARTS, Options())
     half = batch.having(response_mask=ragged(data["response_mask"]))
     kernel, padded = (milliseconds(kernels(each, plan)) for each in (batch, half))
@@ -167,7 +166,7 @@ def one_size(rows: int, width: int, bar: float) -> bool:
     return all(bars.values())
 
 
-def _wall(batch: windsock.Batch) -> float:
+def _wall(batch: barograph.Batch) -> float:
     import time
 
     torch.cuda.synchronize()
@@ -181,8 +180,8 @@ def _wall(batch: windsock.Batch) -> float:
 def _error(data: dict[str, torch.Tensor]) -> float:
     """Return the largest relative error against the host's double precision on the first sequences."""
     some = {name: value[:64].cpu().numpy() for name, value in data.items()}
-    expected = windsock.measure(windsock.Batch(**some))
-    there = windsock.measure(windsock.Batch(**{name: value[:64].contiguous() for name, value in data.items()}))
+    expected = barograph.measure(barograph.Batch(**some))
+    there = barograph.measure(barograph.Batch(**{name: value[:64].contiguous() for name, value in data.items()}))
     # Quantiles are estimates, with an error of their own.
     names = [name for name, value in expected.items() if abs(value) > 1e-3 and not re.search(r"[/_]p\d+$", name)]
     return max(abs(there[name] - expected[name]) / abs(expected[name]) for name in names)

@@ -71,15 +71,15 @@ def write_lines(path: Path, megabytes: float, line: Callable[[int, dict[str, flo
 
 def write_events(path: Path, millions: float) -> None:
     """Write an event file of short tags, with the values of a step in one event."""
-    from windsock.trackers import tensorboard_events as events
+    from barograph.delivery.trackers import tensorboard as events
 
     path.mkdir()
     with (path / "events.out.tfevents.1700000000.host.1.0").open("wb") as file:
-        file.write(events.record(events.version(1.7e9)))
+        file.write(events.event_record(events.version_event(1.7e9)))
         for step, row in rows(random.Random(0)):
             values = {f"m{place}": value for place, value in enumerate(row.values())}
             values["actor/loss"] = values.pop("m0")
-            file.write(events.record(events.summary(1.7e9 + step, step, events.scalars(values))))
+            file.write(events.event_record(events.summary_event(1.7e9 + step, step, events.scalar_values(values))))
             if step * len(row) >= millions * 1e6:
                 return
 
@@ -134,14 +134,14 @@ CASES = (
 
 def read(path: Path, case: Case) -> dict[str, float]:
     """Open a log in this process and read a series; of a directory, find its logs."""
-    import windsock
-    from windsock.importers.logs import find_logs
+    import barograph
+    from barograph.importers.logs import find_logs
 
-    _ = windsock.View  # names are imported on first use
+    _ = barograph.View  # names are imported on first use
     began = clocks()
     if case.path == "many":
         return measured(began, len(list(find_logs(path))))
-    view = windsock.open(path)
+    view = barograph.open(path)
     return measured(began, len(view.series("actor/loss").values))
 
 
@@ -181,7 +181,7 @@ def measured(began: tuple[float, float], points: int) -> dict[str, float]:
 def in_new_process(case: Case, how: str, options: argparse.Namespace) -> dict[str, float] | None:
     """Return the numbers of one reading; None if a peer is not installed."""
     command = [sys.executable, __file__, "--dir", str(options.dir), "--read", case.path, how]
-    environment = {**os.environ, "WINDSOCK_CACHE": str(options.dir / "cache")}
+    environment = {**os.environ, "BAROGRAPH_CACHE": str(options.dir / "cache")}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode and how == "peer":
         return None

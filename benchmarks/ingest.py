@@ -3,7 +3,7 @@
 ``rounds [N]``: two nodes train, one machine serves. Links are cut and slowed, and both sides are killed with SIGKILL at
 random. In the end every segment on the server must be equal to what was recorded, without a missing or doubled step.
 
-``writers [N]``: so many writers send 50 values a second each into one server, for windsock, MLflow and Trackio.
+``writers [N]``: so many writers send 50 values a second each into one server, for barograph, MLflow and Trackio.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--proxies", action="store_true", help="rounds over loopback, not in network namespaces")
     parser.add_argument("--seed", type=int, default=25, help="of the rounds")
     parser.add_argument("--seconds", type=float, default=30.0, help="of the writers")
-    parser.add_argument("--server", choices=sorted(writers.SERVERS), default="windsock", help="that the writers use")
+    parser.add_argument("--server", choices=sorted(writers.SERVERS), default="barograph", help="that the writers use")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.dir, prefix="ingest-") as folder:
         if options.what == "rounds":

@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import windsock
+import barograph
 
 MAX_LIFE_SECONDS = 0.06
 KEY_SET_ROWS = 4  # rows of a thread with the same names
@@ -47,14 +47,14 @@ def value(step: int, rank: int) -> float:
 
 def write_until_killed(dir: Path, id: str, rank: int, threads: int, notes: mmap.mmap) -> None:
     """Log forever from several threads."""
-    run = windsock.init(dir=dir, id=id, rank=rank)
+    run = barograph.init(dir=dir, id=id, rank=rank)
     sys.setswitchinterval(SWITCH_SECONDS)
     for thread in range(1, threads):
         threading.Thread(target=log_forever, args=(run, rank, thread, threads, notes), daemon=True).start()
     log_forever(run, rank, 0, threads, notes)
 
 
-def log_forever(run: windsock.Run, rank: int, thread: int, threads: int, notes: mmap.mmap) -> None:
+def log_forever(run: barograph.Run, rank: int, thread: int, threads: int, notes: mmap.mmap) -> None:
     """Log every step of one thread; after each call, store the number of acknowledged rows."""
     count = 0
     while True:
@@ -107,7 +107,7 @@ def check(folder: Path, acknowledged: list[list[int]], tally: Tally) -> None:
     if not any(acknowledged):
         return
     try:
-        view = windsock.open(folder)
+        view = barograph.open(folder)
         damage = view.damage()
     except Exception as problem:  # noqa: BLE001 - any failure to read is what is counted here
         print(f"{folder}: {type(problem).__name__}: {problem}", file=sys.stderr)

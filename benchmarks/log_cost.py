@@ -1,4 +1,4 @@
-"""Cost of one log call: windsock and other trackers, in one run.
+"""Cost of one log call: barograph and other trackers, in one run.
 
 Each tracker logs the same rows from a new process, to a new folder, offline, with telemetry and hardware metrics off.
 NumPy and torch are imported before the clock starts, as in a training process. The work of a tracker's threads and
@@ -33,7 +33,7 @@ Log = Callable[[dict[str, Any], int], object]
 Finish = Callable[[], object]
 
 FAMILIES = ("actor", "critic", "rollout", "time", "system")
-FOREIGN_SETTINGS = ("AIM_", "HF_", "MLFLOW_", "SWANLAB_", "TRACKIO_", "WANDB_", "WINDSOCK_")
+FOREIGN_SETTINGS = ("AIM_", "HF_", "MLFLOW_", "SWANLAB_", "TRACKIO_", "WANDB_", "BAROGRAPH_")
 OFFLINE = {
     "DO_NOT_TRACK": "true",
     "GIT_PYTHON_REFRESH": "quiet",
@@ -84,10 +84,10 @@ class Bar:
     holds: bool | None
 
 
-def begin_windsock(folder: Path) -> tuple[Log, Finish]:
-    import windsock
+def begin_barograph(folder: Path) -> tuple[Log, Finish]:
+    import barograph
 
-    run = windsock.init(project="bench", name="bench", dir=folder)
+    run = barograph.init(project="bench", name="bench", dir=folder)
     return run.log, run.finish
 
 
@@ -149,8 +149,8 @@ def begin_aim(folder: Path) -> tuple[Log, Finish]:
 
 
 CONTENDERS = {
-    "windsock": Contender("windsock", ("windsock",), begin_windsock),
-    "windsock-mixed": Contender("windsock, mixed row", ("numpy", "torch", "windsock"), begin_windsock, True),
+    "barograph": Contender("barograph", ("barograph",), begin_barograph),
+    "barograph-mixed": Contender("barograph, mixed row", ("numpy", "torch", "barograph"), begin_barograph, True),
     "trackio": Contender("trackio", ("trackio",), begin_trackio),
     "swanlab": Contender("SwanLab offline", ("swanlab",), begin_swanlab),
     "wandb": Contender("W&B offline", ("wandb",), begin_wandb),
@@ -158,7 +158,7 @@ CONTENDERS = {
     "mlflow": Contender("MLflow sqlite", ("mlflow",), begin_mlflow),
     "aim": Contender("Aim", ("aim",), begin_aim),
 }
-PEERS = tuple(name for name in CONTENDERS if not name.startswith("windsock"))
+PEERS = tuple(name for name in CONTENDERS if not name.startswith("barograph"))
 
 
 def metric_names(count: int) -> list[str]:
@@ -284,7 +284,7 @@ def title(name: str) -> str:
 
 def table(results: dict[str, Cost | str]) -> str:
     lines = [f"{'tracker':32}" + "".join(f"{head:>15}" for head in HEADS)]
-    ours = results.get("windsock")
+    ours = results.get("barograph")
     for name, cost in results.items():
         if isinstance(cost, str):
             lines.append(f"{title(name):32}  {cost}")
@@ -311,17 +311,17 @@ def at_least(text: str, got: float, limit: float, show: Callable[[float], str]) 
 
 
 def bars(results: dict[str, Cost | str]) -> list[Bar]:
-    """Compare windsock with its bars; the best peer is chosen per column."""
+    """Compare barograph with its bars; the best peer is chosen per column."""
     measured = {name: cost for name, cost in results.items() if isinstance(cost, Cost)}
 
-    def ours(column: str, name: str = "windsock") -> float:
+    def ours(column: str, name: str = "barograph") -> float:
         return getattr(measured[name], column) if name in measured else math.nan
 
     def best(column: str) -> float:
         return min((getattr(measured[name], column) for name in PEERS if name in measured), default=math.nan)
 
     micros, seconds = (lambda s: f"{s * 1e6:,.1f} µs"), (lambda s: f"{s:.3f} s")
-    mixed = ours("p50", "windsock-mixed")
+    mixed = ours("p50", "barograph-mixed")
     return [
         at_most("p50: 1/10 of the best peer's", ours("p50"), best("p50") / 10, micros),
         at_most("p99: 1/10 of the best peer's", ours("p99"), best("p99") / 10, micros),
@@ -340,11 +340,11 @@ def measure_cuda() -> tuple[float, float] | None:
 
     if not torch.cuda.is_available():
         return None
-    import windsock
+    import barograph
 
     names = metric_names(CUDA_SCALARS)
     with tempfile.TemporaryDirectory(prefix="log-cost-") as scratch:
-        run = windsock.init(dir=scratch)
+        run = barograph.init(dir=scratch)
         medians = []
         for busy in (False, True):
             spent = []
@@ -385,8 +385,8 @@ def verdict(bar: Bar) -> str:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description="Measure the cost of log calls, of windsock and of other trackers, and print one table.",
-        epilog="example: log_cost.py --only windsock --only trackio --steps 200",
+        description="Measure the cost of log calls, of barograph and of other trackers, and print one table.",
+        epilog="example: log_cost.py --only barograph --only trackio --steps 200",
     )
     parser.add_argument("--steps", type=int, default=1000, help="rows to log (default %(default)s)")
     parser.add_argument("--values", type=int, default=150, help="values in a row (default %(default)s)")

@@ -11,15 +11,15 @@ import time
 
 BARS = {"import": 0.020, "first": 0.200}
 IMPORT = """
-import time, windsock
+import time, barograph
 began = time.perf_counter()
-import windsock.catalogue.resolution
+import barograph.catalogue.resolution
 print(time.perf_counter() - began)
 """
 
 
 def import_seconds(repeats: int = 9) -> float:
-    """Return the median time of importing the resolution after windsock, with cached bytecode."""
+    """Return the median time of importing the resolution after barograph, with cached bytecode."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", IMPORT]
     runs = [
@@ -55,7 +55,7 @@ def verdict(seconds: float, bar: str) -> str:
 def main() -> int:
     """Print the times."""
     adds = import_seconds()
-    from windsock.catalogue.resolution import RunNames
+    from barograph.catalogue.resolution import RunNames
 
     began = time.perf_counter()
     RunNames(["actor/pg_loss"]).resolve_all()

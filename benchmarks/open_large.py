@@ -1,6 +1,6 @@
 """Time to open large runs and read one series, or every series of every writer.
 
-Two runs are written once with windsock: *wide*, one writer with 5,000 steps of 5,000 metrics, and *long*, four
+Two runs are written once with barograph: *wide*, one writer with 5,000 steps of 5,000 metrics, and *long*, four
 processes with a million rows of 25 values in total, in 20 key sets. In the long run each key set has 20 names of its
 own and shares five with all others; the series that is read is one of the five, so it is assembled from all key sets.
 Each reading is timed in a new process, with the files in the page cache.
@@ -74,9 +74,9 @@ def rows_of(shape: Shape, seed: int) -> Iterator[dict[str, float]]:
 
 def write(name: str, rank: int, options: argparse.Namespace) -> None:
     """Write one writer's rows in this process."""
-    import windsock
+    import barograph
 
-    run = windsock.init(project=PROJECT, name=name, id=f"large-{name}", rank=rank, dir=options.dir)
+    run = barograph.init(project=PROJECT, name=name, id=f"large-{name}", rank=rank, dir=options.dir)
     for step, row in enumerate(rows_of(shapes(options.scale)[name], rank)):
         run.log(row, step=step)
     run.finish()
@@ -85,11 +85,11 @@ def write(name: str, rank: int, options: argparse.Namespace) -> None:
 def read(name: str, what: str, options: argparse.Namespace) -> dict[str, float]:
     """Read a run in this process; return seconds, points and memory."""
     began = time.perf_counter()
-    import windsock
+    import barograph
 
-    _ = windsock.View  # names are imported on first use
+    _ = barograph.View  # names are imported on first use
     imported = time.perf_counter()
-    view = windsock.open(run_folder(options.dir, name))
+    view = barograph.open(run_folder(options.dir, name))
     points = draw_one(view, shapes(options.scale)[name]) if what == "one" else read_all(view)
     done = time.perf_counter()
     unit = 1 if sys.platform == "darwin" else 1024  # unit of ru_maxrss

@@ -6,7 +6,7 @@ step is compared with itself. The median of all differences is shown, with the r
 steps, in which modules are imported, are left out.
 
 A median leaves out rare costs: here, the evaluation of every tenth step. --inside sums the CPU time that the training's
-thread spends in windsock's calls, over all steps. It does not include work in other threads and processes.
+thread spends in barograph's calls, over all steps. It does not include work in other threads and processes.
 
     scripts/bench overhead --steps 30 --rounds 5
     scripts/bench overhead --inside
@@ -22,12 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from windsock.demo.config import DemoConfig
-from windsock.demo.trainer import Trainer
-from windsock.demo.training import single_threaded, start_runs
-from windsock.probe.probe import Probe
-from windsock.rollouts.handles import Handle
-from windsock.run import Run
+from barograph.apps.demo.config import DemoConfig
+from barograph.apps.demo.trainer import Trainer, single_threaded, start_runs
+from barograph.recording.collectors.rollout_handles import Handle
+from barograph.recording.probe.recorder import Probe
+from barograph.recording.run import Run
 
 FIRST = 3
 KINDS = ("off", "phases and values", "rollouts and samples", "measure as well", "and the doctor")
@@ -127,7 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--inside", action="store_true", help="sum the time inside windsock's calls instead")
+    parser.add_argument("--inside", action="store_true", help="sum the time inside barograph's calls instead")
     options = parser.parse_args()
     config = DemoConfig().changed({"steps": options.steps})
     if options.inside:

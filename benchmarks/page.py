@@ -1,6 +1,6 @@
 """Response times of the page's server, cold and warm, compared with TensorBoard on the same data.
 
-*Large* is one run of 5,000 steps of 5,000 metrics, of which 23 have a spike of one point, written by windsock and,
+*Large* is one run of 5,000 steps of 5,000 metrics, of which 23 have a spike of one point, written by barograph and,
 value by value the same, as TensorBoard event files; *list* is 200 runs of 1,000 steps of 150 metrics. Cold is from the
 start of the server's process to the last byte of the answer, with the files in the system's cache; warm is the same
 request again, without an ETag. TensorBoard is asked over its own HTTP interface: it has drawn a chart when it lists all
@@ -56,9 +56,9 @@ def rows(steps: int, count: int) -> Iterator[list[float]]:
 
 
 def make_run(dir: Path, id: str, steps: int, count: int) -> None:
-    import windsock
+    import barograph
 
-    run = windsock.init(project="page", name=id, id=id, dir=str(dir))
+    run = barograph.init(project="page", name=id, id=id, dir=str(dir))
     keys = names(count)
     for step, row in enumerate(rows(steps, count)):
         run.log(dict(zip(keys, row, strict=True)))
@@ -134,12 +134,12 @@ def median(address: str) -> float:
     return statistics.median(taken)
 
 
-def windsock_times(dir: Path, key: str, count: int) -> dict[str, float]:
+def barograph_times(dir: Path, key: str, count: int) -> dict[str, float]:
     """Measure the overview, 24 charts and the list of a directory."""
     port = free_port()
     base = f"http://127.0.0.1:{port}/api"
     charts = urlencode([("name", name) for name in names(count)[:CHARTS]])
-    with serving([sys.executable, "-m", "windsock", "up", str(dir), "--port", str(port)]) as began:
+    with serving([sys.executable, "-m", "barograph", "up", str(dir), "--port", str(port)]) as began:
         until(f"{base}/runs/{key}/overview")
         found = {"overview cold": time.perf_counter() - began}
         fetch(f"{base}/runs/{key}/series?{charts}")
@@ -160,7 +160,7 @@ def medians(measure: Callable[[], dict[str, float]]) -> dict[str, float]:
 def list_times(dir: Path) -> dict[str, float]:
     port = free_port()
     base = f"http://127.0.0.1:{port}/api"
-    with serving([sys.executable, "-m", "windsock", "up", str(dir), "--port", str(port)]):
+    with serving([sys.executable, "-m", "barograph", "up", str(dir), "--port", str(port)]):
         until(f"{base}/about")
         began = time.perf_counter()
         fetch(f"{base}/runs")
@@ -210,7 +210,7 @@ def report(options: argparse.Namespace) -> bool:
     once(large, lambda: make_run(large, "large", steps, count))
     once(many, lambda: [make_run(many, f"r{n:03d}", round(1000 * options.scale), 150) for n in range(200)] and None)
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.platform()}")
-    both = {"windsock": medians(lambda: windsock_times(large, "large", count))}
+    both = {"barograph": medians(lambda: barograph_times(large, "large", count))}
     if not options.alone:
         once(events, lambda: make_events(events, steps, count))
         both["TensorBoard"] = medians(lambda: tensorboard_times(events, steps, count))
@@ -218,12 +218,12 @@ def report(options: argparse.Namespace) -> bool:
     listed = list_times(many)
     listed["by the next server"] = list_times(many)["with all sparklines"]
     print_table(f"one run of {steps:,} steps of {count:,} metrics", both)
-    print_table("200 runs of 1,000 steps of 150 metrics", {"windsock": listed})
+    print_table("200 runs of 1,000 steps of 150 metrics", {"barograph": listed})
     return verdict(listed, both)
 
 
 def verdict(listed: dict[str, float], both: dict[str, dict[str, float]]) -> bool:
-    found = both["windsock"]
+    found = both["barograph"]
     checks: list[tuple[bool, str]] = [
         (found["overview cold"] < BARS["cold"], f"overview cold under {BARS['cold']:g} s"),
         (found["overview warm"] < BARS["warm"], f"overview warm under {BARS['warm']:g} s"),

@@ -74,7 +74,7 @@ Rows = dict[str, tuple[float, float]]
 def served(dir: Path) -> Iterator[str]:
     port = free_port()
     base = f"http://127.0.0.1:{port}"
-    with serving([sys.executable, "-m", "windsock", "up", str(dir), "--port", str(port)]):
+    with serving([sys.executable, "-m", "barograph", "up", str(dir), "--port", str(port)]):
         until(f"{base}/api/about")
         yield base
 
@@ -128,9 +128,9 @@ def prove_observed(page: Any) -> None:
 
 def live(browser: Any, base: str, dir: Path) -> list[float]:
     """Log while the page is open; return the seconds until each step is on it."""
-    import windsock
+    import barograph
 
-    run = windsock.init(project="page", name="live", id="live", dir=str(dir))
+    run = barograph.init(project="page", name="live", id="live", dir=str(dir))
     run.log({"loss": -1.0}, step=0)
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{base}/?run=live&tab=charts")
@@ -149,11 +149,11 @@ def live(browser: Any, base: str, dir: Path) -> list[float]:
 
 def make_table(dir: Path, count: int) -> None:
     """Make runs of different configs, and copies of them under other ids."""
-    import windsock
+    import barograph
 
     for number in range(min(SETTINGS, count)):
         config = {"actor": {"lr": (number % 10 + 1) * 1e-6, "clip": 0.1 * (number % 3)}, "seed": number % 5}
-        run = windsock.init(project="table", id=f"t{number:05d}", dir=str(dir), config=config, tags=["sweep"])
+        run = barograph.init(project="table", id=f"t{number:05d}", dir=str(dir), config=config, tags=["sweep"])
         for step in range(20):
             score = number / SETTINGS + step / 20
             run.log({"critic/score/mean": score, "val/score/mean": score / 2, "loss": 1 / (step + 1)}, step=step)

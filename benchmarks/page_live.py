@@ -62,11 +62,11 @@ def names(count: int) -> list[str]:
 
 def write(options: argparse.Namespace) -> None:
     """Log steps of all runs until standard input ends; print run, step and time of each."""
-    import windsock
+    import barograph
 
     keys = names(options.charts)
     runs = [
-        windsock.init(project="live", id=f"r{n:02d}", name=f"r{n:02d}", dir=options.dir, concurrent=True)
+        barograph.init(project="live", id=f"r{n:02d}", name=f"r{n:02d}", dir=options.dir, concurrent=True)
         for n in range(options.runs)
     ]
 
@@ -124,7 +124,7 @@ def measure(browser: Any, options: argparse.Namespace) -> dict[str, float]:
     port = free_port()
     base = f"http://127.0.0.1:{port}"
     keys = [f"r{n:02d}" for n in range(options.runs)]
-    command = [sys.executable, "-m", "windsock", "up", str(options.dir), "--port", str(port)]
+    command = [sys.executable, "-m", "barograph", "up", str(options.dir), "--port", str(port)]
     with writing(options) as writer, serving(command):
         server = next(one for one in psutil.Process().children() if one.pid != writer.pid and "up" in one.cmdline())
         until(f"{base}/api/about")

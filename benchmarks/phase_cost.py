@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import windsock
+import barograph
 
 GIB = 2.0**30
 
@@ -35,7 +35,7 @@ def microseconds(work: Callable[[], object], repeats: int) -> tuple[float, float
     return taken[len(taken) // 2], taken[int(len(taken) * 0.99)]
 
 
-def passing(run: windsock.Run, **options: Any) -> Callable[[], None]:
+def passing(run: barograph.Run, **options: Any) -> Callable[[], None]:
     def work() -> None:
         with run.phase("actor_train/train_step", **options):
             pass
@@ -52,12 +52,12 @@ def say(what: str, value: str, limit: str = "", holds: bool | None = None) -> bo
 def on_cpu(repeats: int) -> list[bool]:
     held = []
     for memory, what, bar in (("none", "an empty phase", 25.0), ("cpu", "with the memory of the process", 80.0)):
-        run = windsock.init(memory=memory)
+        run = barograph.init(memory=memory)
         median, high = microseconds(passing(run), repeats)
         held.append(say(what, f"{median:.1f} µs", f"at most {bar:g} µs; p99 {high:.1f}", median <= bar))
         run.commit(0)
         run.finish()
-    run = windsock.init(memory="none")
+    run = barograph.init(memory="none")
     median, _ = microseconds(lambda: _enter(run.timer("adv")), repeats)
     run.finish()
     say("a timer", f"{median:.1f} µs")
@@ -71,7 +71,7 @@ def _enter(phase: Any) -> None:
 
 
 def _commit_cost() -> float:
-    run = windsock.init(memory="cpu")
+    run = barograph.init(memory="cpu")
     taken = []
     for step in range(200):
         for n in range(20):
@@ -87,7 +87,7 @@ def _commit_cost() -> float:
 def snapshots(torch: Any, repeats: int) -> list[bool]:
     """Measure a phase with four readings of one device, against the four getters that frameworks call."""
     torch.zeros(1, device="cuda")
-    run = windsock.init(memory="all")
+    run = barograph.init(memory="all")
     work = passing(run, onload=lambda: None, offload=lambda: None)
     median, high = microseconds(work, repeats)
     held = [say("a phase with four snapshots", f"{median:.1f} µs", f"at most 150 µs; p99 {high:.1f}", median <= 150)]
@@ -115,7 +115,7 @@ def moments(torch: Any) -> list[bool]:
     size = sum(layer.numel() * 4 for layer in layers)
     kept: list[Any] = []
     on_device: list[Any] = []
-    run = windsock.init()
+    run = barograph.init()
     warm = torch.ones(512, 8192, device="cuda")
     warm @ warm.T  # allocate the workspaces of matrix products first
     del warm
@@ -133,7 +133,7 @@ def moments(torch: Any) -> list[bool]:
     with run.phase("actor_train/train_step", onload=load, offload=on_device.clear):
         compute()
     run.commit(0)
-    view = windsock.open(run.path)
+    view = barograph.open(run.path)
     [kept_size] = [tensor.numel() * 4 for tensor in kept]
     peak = size + (256 << 20) + kept_size + (1 << 29)
     expected = {
@@ -160,7 +160,7 @@ def moments(torch: Any) -> list[bool]:
 def clocks(torch: Any) -> list[bool]:
     """Compare the device's time of a phase with the host's around a synchronised device."""
     a = torch.randn(8192, 8192, device="cuda")
-    run = windsock.init()
+    run = barograph.init()
 
     def compute() -> None:
         for _ in range(40):
@@ -177,7 +177,7 @@ def clocks(torch: Any) -> list[bool]:
         hosts.append(time.perf_counter() - began)
         run.commit(step)
     run.finish()
-    spans = windsock.open(run.path).phases()
+    spans = barograph.open(run.path).phases()
     assert all(span.clock == "device" for span in spans)
     errors = [abs((span.execute or math.nan) - host) / host for span, host in zip(spans, hosts, strict=True)]
     value = f"{statistics.median(span.execute or math.nan for span in spans) * 1e3:.2f} ms"
@@ -193,7 +193,7 @@ def main() -> int:
     parser.add_argument("--cpu", action="store_true", help="skip the GPU")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["WINDSOCK_DIR"] = folder
+        os.environ["BAROGRAPH_DIR"] = folder
         print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores")
         held = on_cpu(options.repeats)
         if not options.cpu:

@@ -1,6 +1,6 @@
 """Cost of one run with many ranks: of a commit in each rank, and of reading what all of them have measured.
 
-A lone process, rank 0 and rank 1 record steps of 50 measured metrics and a counter with windsock, in turn, and their
+A lone process, rank 0 and rank 1 record steps of 50 measured metrics and a counter with barograph, in turn, and their
 commits are timed. The segments of the other ranks are copies of rank 1's: the content of states does not change the
 time of reading them. The run is then read in a new process, with the files in the page cache, while its writers are
 alive. Last, every rank appends one more step, as in a run that is watched.
@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-import windsock
-from windsock.journal.folder import RUN_FILE, segment_path
-from windsock.model import Writer
+import barograph
+from barograph.base.model import Writer
+from barograph.journal.format.folder import RUN_FILE, segment_path
 
 METRICS = 50
 TOKEN_FIELDS = ("log_probs", "old_log_probs", "ref_log_probs", "advantages", "returns", "values")
@@ -50,7 +50,7 @@ class Recorded:
     """One process that records, with the seconds of its commits."""
 
     what: str
-    run: windsock.Run
+    run: barograph.Run
     commits: list[float] = field(default_factory=list)
     size: int = 0  # bytes of the segment before the last step
 
@@ -90,9 +90,9 @@ def record(dir: Path, steps: int, ranks: int) -> list[Recorded]:
     """Record with a lone process and two of many ranks, step by step in turn, and time the commits."""
     shared = {"dir": dir, "project": "ranks", "concurrent": True}
     found = [
-        Recorded("a lone process: values", windsock.init(id="lone", world_size=1, **shared)),
-        Recorded("rank 0: states and values", windsock.init(id="many", rank=0, world_size=ranks, **shared)),
-        Recorded("any other rank: states", windsock.init(id="many", rank=1, world_size=ranks, **shared)),
+        Recorded("a lone process: values", barograph.init(id="lone", world_size=1, **shared)),
+        Recorded("rank 0: states and values", barograph.init(id="many", rank=0, world_size=ranks, **shared)),
+        Recorded("any other rank: states", barograph.init(id="many", rank=1, world_size=ranks, **shared)),
     ]
     data = batches()
     for step in range(steps + 1):  # the last one is the step that is appended later
@@ -145,8 +145,8 @@ def read(folder: Path, ranks: int) -> dict[str, float]:
         found[what] = time.perf_counter() - began
         return result
 
-    _ = windsock.View  # names are imported on first use
-    view = timed("open", lambda: windsock.open(folder))
+    _ = barograph.View  # names are imported on first use
+    view = timed("open", lambda: barograph.open(folder))
     names = timed("names", view.names)
     timed("one", lambda: view.series(MERGED))
     counted = timed("counter", lambda: view.series(COUNTED))

@@ -1,6 +1,6 @@
 """Reading at scale: every row of the table in docs/performance.md, measured at several sizes.
 
-A row is made and measured in processes of their own, windsock first, then TensorBoard and trackio where they can do the
+A row is made and measured in processes of their own, barograph first, then TensorBoard and trackio where they can do the
 same. A number at the largest size is compared with what it should be, and growth with that of the size.
 """
 
@@ -23,7 +23,7 @@ from reading_rows.table import PEAK, Bar, Numbers, Row, Subject, peak_mebibytes
 
 MODULES = ("views", "index", "list", "bounded")  # of reading_rows; one that is missing has no rows
 PACKAGES = {"TensorBoard": "tensorboard", "trackio": "trackio"}
-OURS = "windsock"
+OURS = "barograph"
 MAX_SECONDS = 1800.0  # of one measurement
 
 
@@ -34,8 +34,8 @@ def all_rows() -> list[Row]:
 
 
 def subjects(row: Row, alone: bool) -> Iterator[tuple[str, Subject]]:
-    """Yield windsock and the trackers that it is compared with, unless they are not installed."""
-    yield OURS, row.windsock
+    """Yield barograph and the trackers that it is compared with, unless they are not installed."""
+    yield OURS, row.barograph
     for name, subject in {} if alone else row.peers.items():
         if find_spec(PACKAGES[name]) is None:
             print(f"  {name} is not installed", file=sys.stderr)
@@ -62,7 +62,7 @@ def measured(row: Row, who: str, size: int, dir: Path) -> Numbers:
 def work(what: str, name: str, who: str, size: str, folder: str) -> None:
     """Make or measure in this process; print the numbers."""
     row = next(row for row in all_rows() if row.name == name)
-    subject = row.windsock if who == OURS else row.peers[who]
+    subject = row.barograph if who == OURS else row.peers[who]
     if what == "make":
         subject.make(int(size), Path(folder))
         return

@@ -3,7 +3,7 @@
 ``kill``: the training is killed with SIGKILL at a random step. ``restart``: processes of its relay are killed at random
 moments while it continues. Every row whose ``log`` had returned must be in every tracker, by that project's own reader,
 and every value once after the project's own merge. ``jsonl`` runs in the training process; after a kill
-``windsock sync`` delivers its remaining rows.
+``barograph sync`` delivers its remaining rows.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ sys.path[:0] = [str(TESTS), str(TESTS / "relay")]
 
 from kept import offer, relay_processes  # noqa: E402
 
+import barograph  # noqa: E402
 import readers  # noqa: E402
-import windsock  # noqa: E402
-from windsock.cli import main as windsock_command  # noqa: E402
-from windsock.relay.delivery_state import read_delivery_state  # noqa: E402
+from barograph.apps.cli import main as barograph_command  # noqa: E402
+from barograph.delivery.relay.state import read_delivery_state  # noqa: E402
 
 QUICK = ("tensorboard", "jsonl", "marked")
 OTHERS = ("wandb", "swanlab", "mlflow", "trackio", "prometheus")
@@ -118,11 +118,11 @@ class Training:
 
 def train(spec: dict[str, Any]) -> None:
     """Train in this process."""
-    import windsock.run
+    import barograph.recording.run
 
     # Detect a dead relay sooner.
-    windsock.background.MAINTENANCE_SECONDS = windsock.run.HEARTBEAT_SECONDS = 0.2
-    run = windsock.init(**spec["init"])
+    barograph.base.process.background.MAINTENANCE_SECONDS = barograph.recording.run.HEARTBEAT_SECONDS = 0.2
+    run = barograph.init(**spec["init"])
     with open(spec["notes"], "r+b") as file:
         notes = mmap.mmap(file.fileno(), 8)
     for step in range(spec["steps"]):
@@ -215,7 +215,7 @@ def end_of(training: Training) -> None:
     until(lambda: not relay_processes(folder))
     if "jsonl" in training.trackers:
         with contextlib.redirect_stdout(io.StringIO()):
-            windsock_command(["sync", str(folder), "--to", "jsonl"])
+            barograph_command(["sync", str(folder), "--to", "jsonl"])
 
 
 def kill_round(dir: Path, trackers: list[str], id: str, chance: random.Random, tallies: dict[str, Tally]) -> int:
@@ -224,7 +224,7 @@ def kill_round(dir: Path, trackers: list[str], id: str, chance: random.Random, t
     training = Training(dir, id, trackers)
     training.wait_for(int(most ** chance.random()))
     if trackers == ["prometheus"]:
-        with windsock.init(dir=dir, id=id, role="watcher"):  # keeps the endpoint open
+        with barograph.init(dir=dir, id=id, role="watcher"):  # keeps the endpoint open
             training.kill()
             check_endpoint(training, tallies["prometheus"])
         return 1
@@ -249,16 +249,16 @@ def check_endpoint(training: Training, tally: Tally) -> None:
             for sample in readers.prometheus_samples(url):
                 if sample.labels.get("writer", "trainer/0") == "trainer/0":
                     found[sample.labels.get("name", sample.name)] = sample.value
-        return found.get("windsock_run_step", -1) >= last
+        return found.get("barograph_run_step", -1) >= last
 
     try:
         until(shows_all)
     except TimeoutError:
         tally.missing += len(NAMES)
         return
-    step = int(found["windsock_run_step"])
+    step = int(found["barograph_run_step"])
     tally.wrong += sum(found[name] != value(number, step) for number, name in enumerate(NAMES))
-    tally.doubled += found["windsock_phase_seconds_count"] != step + 1
+    tally.doubled += found["barograph_phase_seconds_count"] != step + 1
 
 
 def restart_round(dir: Path, trackers: list[str], id: str, chance: random.Random, tallies: dict[str, Tally]) -> int:
@@ -274,7 +274,7 @@ def restart_round(dir: Path, trackers: list[str], id: str, chance: random.Random
                 os.kill(pid, signal.SIGKILL)
                 killed += 1
     if trackers == ["prometheus"]:
-        with windsock.init(dir=dir, id=id, role="watcher"):
+        with barograph.init(dir=dir, id=id, role="watcher"):
             training.wait_for(training.steps)
             check_endpoint(training, tallies["prometheus"])
         training.wait_for_end()

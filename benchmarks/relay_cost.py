@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import trackers as tensorboard_cost
-import windsock
 from relay import is_installed, line, relay_processes, surroundings
-from windsock.journal.folder import new_run_id
-from windsock.relay.delivery_state import read_delivery_state
+
+import barograph
+from barograph.delivery.relay.state import read_delivery_state
+from barograph.journal.format.folder import new_run_id
 
 TROUBLES = {
     "out of reach": "raises at start",
@@ -60,10 +61,10 @@ class Cost:
 
 def paid(spec: dict[str, Any]) -> dict[str, Any]:
     """Train in this process and measure the log calls, with a heartbeat ten times faster than the default."""
-    import windsock.run
+    import barograph.recording.run
 
-    windsock.run.HEARTBEAT_SECONDS = 1.0
-    run = windsock.init(**spec["init"])
+    barograph.recording.run.HEARTBEAT_SECONDS = 1.0
+    run = barograph.init(**spec["init"])
     row = dict.fromkeys(tensorboard_cost.names(150), 0.5)
     took, began = [], time.process_time()
     for step in range(spec["steps"]):
@@ -137,8 +138,8 @@ def measure_number(options: Namespace, dir: Path) -> bool:
 
 def carry(spec: dict[str, Any]) -> dict[str, Any]:
     """Deliver a finished run to TensorBoard in this process."""
-    from windsock.relay.delivery import Delivery
-    from windsock.relay.supervisor import run_end
+    from barograph.delivery.relay.delivery import Delivery
+    from barograph.delivery.relay.supervisor import run_end
 
     folder = Path(spec["folder"])
     delivery = Delivery(folder, "tensorboard", {"log_dir": spec["log_dir"]}, lambda: run_end(folder))
@@ -151,7 +152,7 @@ def measure_speed(options: Namespace, dir: Path) -> bool:
     """Compare the delivery process with torch's SummaryWriter."""
     rows = 10 * options.steps
     print(f"\nFrom the journal to TensorBoard: {rows:,} rows of 150 values, CPU time of the delivery process")
-    with windsock.init(dir=dir, id="speed") as run:
+    with barograph.init(dir=dir, id="speed") as run:
         for step, values in enumerate(itertools.islice(itertools.cycle(tensorboard_cost.steps(100, 150)), rows)):
             run.log(values, step=step)
     tries = []
@@ -164,7 +165,7 @@ def measure_speed(options: Namespace, dir: Path) -> bool:
         assert found["delivered"] == rows
         tries.append(found["cpu"] / rows)
     ours = min(tries)
-    print(f"       {'windsock':<20} {ours * 1e6:6.0f} µs/row  {1 / ours:,.0f} rows/s")
+    print(f"       {'barograph':<20} {ours * 1e6:6.0f} µs/row  {1 / ours:,.0f} rows/s")
     if not (is_installed("torch") and is_installed("tensorboard")):
         print("       torch SummaryWriter: not installed, not measured")
         return True

@@ -15,7 +15,7 @@ from collections import defaultdict
 
 import numpy as np
 
-import windsock
+import barograph
 
 BARS = {"dicts": 0.5, "columns": 0.1, "evaluation": 0.4}
 DRAWS = 1000
@@ -29,7 +29,7 @@ def rollout_reports(tasks: int, runs: int, metrics: int) -> list[tuple[str, int,
     return [(f"task-{n // runs}", n % runs, dict(zip(names, row, strict=True))) for n, row in enumerate(values)]
 
 
-def by_dicts(run: windsock.Run, reports: list[tuple[str, int, dict[str, float]]], step: int) -> float:
+def by_dicts(run: barograph.Run, reports: list[tuple[str, int, dict[str, float]]], step: int) -> float:
     began = time.perf_counter()
     rollouts = run.rollouts(step)
     for task, number, metrics in reports:
@@ -38,7 +38,7 @@ def by_dicts(run: windsock.Run, reports: list[tuple[str, int, dict[str, float]]]
     return time.perf_counter() - began
 
 
-def by_columns(run: windsock.Run, reports: list[tuple[str, int, dict[str, float]]], step: int) -> float:
+def by_columns(run: barograph.Run, reports: list[tuple[str, int, dict[str, float]]], step: int) -> float:
     tasks, runs = [report[0] for report in reports], np.array([report[1] for report in reports])
     columns = {name: np.array([report[2][name] for report in reports]) for name in reports[0][2]}
     began = time.perf_counter()
@@ -48,7 +48,7 @@ def by_columns(run: windsock.Run, reports: list[tuple[str, int, dict[str, float]
     return time.perf_counter() - began
 
 
-def evaluated(run: windsock.Run, reports: list[tuple[str, int, dict[str, float]]], repeats: int, step: int) -> float:
+def evaluated(run: barograph.Run, reports: list[tuple[str, int, dict[str, float]]], repeats: int, step: int) -> float:
     began = time.perf_counter()
     evaluation = run.evaluation("set", step=step, repeats=repeats)
     for task, number, metrics in reports:
@@ -90,7 +90,7 @@ def verdict(seconds: float, bar: str) -> str:
 
 def memory_by_experiences(tasks: int, experiences: int) -> float:
     """Return the memory in MiB after a number of experiences."""
-    from windsock.rollouts.gathering import Gathering
+    from barograph.metrics.rollouts.gathering import Gathering
 
     tracemalloc.start()
     gathering = Gathering()
@@ -109,7 +109,7 @@ def main() -> int:
     parser.add_argument("--plain-tasks", type=int, default=40, help="tasks for the documented algorithm (it is slow)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        run = windsock.init(dir=folder, project="benchmark")
+        run = barograph.init(dir=folder, project="benchmark")
         run.rollouts(0).add("warm", {"up": 1.0})
         run.commit(0)
         steps = iter(range(1, 10_000))
@@ -126,7 +126,7 @@ def main() -> int:
         plain *= 10_000 / options.plain_tasks
         step = next(steps)
         evaluated(run, few, 8, step)
-        view = windsock.open(run.path)
+        view = barograph.open(run.path)
         for name, value in expected.items():
             ours = view.series(f"eval/set/{name}").last
             assert abs(ours - value) < 0.02, (name, ours, value)

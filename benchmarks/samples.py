@@ -114,10 +114,10 @@ def offered(writer: Writer, step: int, count: int) -> list[dict[str, Any]]:
 
 def record(dir: Path, steps: int, per_step: int) -> dict[str, Any]:
     """Write the run; return it and the cost of each part."""
-    import windsock
+    import barograph
 
     writer = Writer(7)
-    run = windsock.init(dir=dir, project="bench", name="samples", samples_per_step=KEPT_PER_STEP)
+    run = barograph.init(dir=dir, project="bench", name="samples", samples_per_step=KEPT_PER_STEP)
     offering, committing, size = [], [], 0
     for step in range(steps):
         rows = offered(writer, step, per_step)
@@ -153,12 +153,12 @@ def token_fields(count: int, seed: int) -> dict[str, Any]:
 
 def tokens(dir: Path) -> bool:
     """Print what tokens with values cost; return whether a long sample is answered within its bar."""
-    import windsock
-    from windsock.samples.query import Query
-    from windsock.server.responses import encode
-    from windsock.server.views.samples import whole_sample
+    import barograph
+    from barograph.answers.responses import encode
+    from barograph.answers.views.samples import whole_sample
+    from barograph.journal.samples.query import Query
 
-    run = windsock.init(dir=dir, project="bench", name="tokens", sample_bytes_per_step=4 << 20)
+    run = barograph.init(dir=dir, project="bench", name="tokens", sample_bytes_per_step=4 << 20)
     steps, submitting = 5, []
     for step in range(steps):
         rows = [token_fields(TOKENS, TOKEN_SAMPLES * step + n) for n in range(TOKEN_SAMPLES)]
@@ -166,10 +166,10 @@ def tokens(dir: Path) -> bool:
         run.commit(step)
     run.finish()
     size = sum(file.stat().st_size for file in run.path.glob("*.seg"))
-    other = windsock.init(dir=dir, project="bench", name="long", id="long", sample_bytes_per_step=8 << 20)
+    other = barograph.init(dir=dir, project="bench", name="long", id="long", sample_bytes_per_step=8 << 20)
     other.sample(**token_fields(LONG_TOKENS, 1))
     other.finish()
-    view = windsock.open(other.path)
+    view = barograph.open(other.path)
     place = view.find_samples(Query()).places[0]
     answer, _ = timed(lambda: encode(whole_sample(view.find_samples(Query(place=place), 1).samples[0])))
     print(f"\nTokens with six arrays of values, {TOKEN_SAMPLES} samples of {TOKENS:,} tokens a step\n")
@@ -265,9 +265,9 @@ class MeasuredSteps:
         """Measure a batch and its micro-batches, and commit when the device has finished."""
         import torch
 
-        import windsock
+        import barograph
 
-        batch = windsock.Batch(**self._sets[number % len(self._sets)])
+        batch = barograph.Batch(**self._sets[number % len(self._sets)])
         micros = batch.split(MICRO_BATCHES)
         if self._is_cuda:
             torch.cuda.synchronize()
@@ -337,12 +337,12 @@ def step_tokens(dir: Path, options: argparse.Namespace) -> bool:
     """Print what tokens of measured sequences cost a step; return whether the bars hold."""
     import torch
 
-    import windsock
+    import barograph
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     rows, width = options.rows or (256 if device == "cuda" else 32), options.width
     sets = [measured_batch(rows, width, device, seed) for seed in range(2)]
-    run = windsock.init(dir=dir, project="bench", name="tokens")
+    run = barograph.init(dir=dir, project="bench", name="tokens")
     words = [f"w{n} " for n in range(500)]
     run.tokenizer(lambda ids: "".join(words[id] for id in ids))
     kinds = {number: MeasuredSteps(run, device, sets, number) for number in (0, TOKEN_SAMPLES)}
@@ -399,17 +399,17 @@ def command_arguments(filters: dict[str, Any]) -> list[str]:
 
 def searches(path: Path) -> list[float]:
     """Print the time of every search, in process and as a command; return all times."""
-    import windsock
-    from windsock.samples.query import Query
+    import barograph
+    from barograph.journal.samples.query import Query
 
-    view = windsock.open(path)
+    view = barograph.open(path)
     first, _ = timed(lambda: view.find_samples(Query(grep="answer 777"), 20), 1)
     print(f"  {'the first search, which builds the index':48}{first:9.2f} s")
     print(f"\n  {'later searches (median of ' + str(REPEATS) + ')':36}{'matches':>12}{'in process':>12}{'command':>12}")
     times = []
     for name, filters in SEARCHES.items():
         inside, found = timed(lambda filters=filters: view.find_samples(Query(**filters), 20))
-        command = [sys.executable, "-m", "windsock", "samples", str(path), *command_arguments(filters)]
+        command = [sys.executable, "-m", "barograph", "samples", str(path), *command_arguments(filters)]
         outside, _ = timed(lambda command=command: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
         print(f"  {name:36}{found.matched:12,}{inside:10.3f} s{outside:10.3f} s")
         times += [] if name.endswith("*") else [inside, outside]
@@ -420,8 +420,8 @@ def searches(path: Path) -> list[float]:
 def opening(path: Path) -> tuple[float, float]:
     """Return seconds and MiB for opening the run and reading a metric, in a new process."""
     code = (
-        "import time, windsock, resource; windsock.View; t = time.perf_counter(); "
-        f"windsock.open({str(path)!r}).series('metric/1'); print(time.perf_counter() - t, "
+        "import time, barograph, resource; barograph.View; t = time.perf_counter(); "
+        f"barograph.open({str(path)!r}).series('metric/1'); print(time.perf_counter() - t, "
         "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
     )
     runs = [subprocess.check_output([sys.executable, "-c", code], text=True).split() for _ in range(REPEATS)]

@@ -16,15 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-import windsock
-from windsock.catalogue.patterns import fill
-from windsock.catalogue.registry import REGISTRY, vocabulary_name
-from windsock.demo.config import DemoConfig
-from windsock.demo.sick_runs import SICK_RUNS, sick_config
-from windsock.demo.training import start_runs, train
-from windsock.formatting import number
-from windsock.journal.folder import run_folders
-from windsock.journal.series import Series
+import barograph
+from barograph.apps.demo.config import DemoConfig
+from barograph.apps.demo.sick_runs import SICK_RUNS, sick_config
+from barograph.apps.demo.trainer import start_runs, train
+from barograph.base.formatting import number
+from barograph.catalogue.registry import REGISTRY, fill, vocabulary_name
+from barograph.journal.format.folder import run_folders
+from barograph.journal.read.series import Series
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 PHASES = {"slow-phase": "reward/compute_rewards", "memory-leak": "actor_train/train_step"}
@@ -46,9 +45,9 @@ def train_one(name: str, folder: Path) -> None:
         train(config, run, explorer)
 
 
-def runs_in(folder: Path) -> dict[str, windsock.View]:
+def runs_in(folder: Path) -> dict[str, barograph.View]:
     """Return the newest run of each name."""
-    views = sorted((windsock.open(path) for path in run_folders(folder)), key=lambda view: view.info.created)
+    views = sorted((barograph.open(path) for path in run_folders(folder)), key=lambda view: view.info.created)
     return {view.name: view for view in views}
 
 
@@ -119,7 +118,7 @@ class Plot:
         )
 
 
-def draw(views: dict[str, windsock.View]) -> None:
+def draw(views: dict[str, barograph.View]) -> None:
     IMAGES.mkdir(exist_ok=True)
     healthy = views["healthy"]
     scores = [("validation", HEALTHY, healthy.series("val/score/mean"))]
@@ -135,13 +134,13 @@ def draw(views: dict[str, windsock.View]) -> None:
             (IMAGES / f"sick-{name}.svg").write_text(Plot(metric, both).svg())
 
 
-def last_value(view: windsock.View, metric: str, peak: bool) -> str:
+def last_value(view: barograph.View, metric: str, peak: bool) -> str:
     """Return the median of a series' last ten points, or its maximum."""
     values = view.series(metric).values
     return number(float(f"{values.max() if peak else np.median(values[-10:]):.3g}"))
 
 
-def table(views: dict[str, windsock.View]) -> Iterable[str]:
+def table(views: dict[str, barograph.View]) -> Iterable[str]:
     yield "| sick run | what is wrong | shows in | healthy | sick |"
     yield "|---|---|---|---|---|"
     for name, sickness in SICK_RUNS.items():

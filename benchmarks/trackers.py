@@ -1,4 +1,4 @@
-"""Cost of delivery to TensorBoard: windsock's event files and torch's SummaryWriter, with the same values.
+"""Cost of delivery to TensorBoard: barograph's event files and torch's SummaryWriter, with the same values.
 
 Each writes the same rows from a new process, flushed after every step, as a relay does. CPU time is that of the process
 and its threads from the first row to the end, without imports.
@@ -45,9 +45,9 @@ def steps(count: int, values: int) -> list[dict[str, float]]:
     return [{name: chance.uniform(-2, 2) for name in known} for _ in range(count)]
 
 
-def write_windsock(folder: Path, logged: list[dict[str, float]]) -> float:
-    from windsock.model import Row, RunInfo, Status, Writer
-    from windsock.trackers.tensorboard import TensorBoardTracker
+def write_barograph(folder: Path, logged: list[dict[str, float]]) -> float:
+    from barograph.base.model import Row, RunInfo, Status, Writer
+    from barograph.delivery.trackers.tensorboard import TensorBoardTracker
 
     tracker = TensorBoardTracker(log_dir=folder)
     tracker.start(RunInfo("bench", "bench", "bench", time.time()), {}, folder)
@@ -73,7 +73,7 @@ def write_torch(folder: Path, logged: list[dict[str, float]]) -> float:
 
 
 CONTENDERS: dict[str, Callable[[Path, list[dict[str, float]]], float]] = {
-    "windsock": write_windsock,
+    "barograph": write_barograph,
     "torch": write_torch,
 }
 
@@ -110,7 +110,7 @@ def report(ours: Cost, theirs: Cost, options: argparse.Namespace) -> bool:
     print(f"TensorBoard: {options.steps:,} steps of {options.values} values, names of {length:.1f} characters")
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}\n")
     print(f"{'':32}{'CPU µs/step':>14}{'bytes/value':>14}{'ratio':>8}")
-    for title, cost in (("windsock", ours), (f"torch SummaryWriter {version('torch')}", theirs)):
+    for title, cost in (("barograph", ours), (f"torch SummaryWriter {version('torch')}", theirs)):
         print(f"{title:32}{cost.cpu * 1e6:>14,.0f}{cost.bytes_per_value:>14.1f}{cost.cpu / ours.cpu:>8.1f}")
     ratio = theirs.cpu / ours.cpu
     print(f"\n{'holds' if ratio >= BAR else 'FAILS'}: {ratio:.0f} x less CPU time than torch, at least {BAR:g}")
@@ -137,7 +137,7 @@ def main() -> int:
     if missing:
         print(f"not measured: {', '.join(missing)} not installed")
         return int(options.strict)
-    holds = report(measure_apart("windsock", options), measure_apart("torch", options), options)
+    holds = report(measure_apart("barograph", options), measure_apart("torch", options), options)
     return int(options.strict and not holds)
 
 

@@ -2,9 +2,9 @@
 
 import random
 
-import windsock
+import barograph
 
-run = windsock.init(project="quickstart", name="first", config={"actor": {"lr": 1e-6}, "seed": 7})
+run = barograph.init(project="quickstart", name="first", config={"actor": {"lr": 1e-6}, "seed": 7})
 score = 0.1
 for step in range(200):
     score += (1 - score) * random.uniform(-0.01, 0.03)
@@ -12,4 +12,4 @@ for step in range(200):
     run.count(tokens=8192, samples=64)
     run.commit(step)
 run.finish()
-print(f"recorded {run.id} in {run.path}: look at it with  windsock show {run.id}")
+print(f"recorded {run.id} in {run.path}: look at it with  barograph show {run.id}")

@@ -1,6 +1,6 @@
 """Questions about many runs, with DuckDB on one machine: python fleet_duckdb.py FLEET [CONFIG_KEY]
 
-FLEET is what ``windsock export DIR --to parquet --partition project,run -o FLEET`` has written; docs/fleet.md has its
+FLEET is what ``barograph export DIR --to parquet --partition project,run -o FLEET`` has written; docs/fleet.md has its
 tables. CONFIG_KEY is the setting to compare, such as actor.lr; without it, the one that differs most.
 """
 

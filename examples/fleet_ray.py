@@ -1,6 +1,6 @@
 """Which configs collapse, and when? The question of fleet_duckdb.py on many machines: python fleet_ray.py FLEET KEY
 
-FLEET is what ``windsock export DIR --to parquet --partition project,run -o FLEET`` has written, on a disk that all
+FLEET is what ``barograph export DIR --to parquet --partition project,run -o FLEET`` has written, on a disk that all
 nodes see or in an object store; KEY is a setting, such as actor.lr. The second answer reads the values, run by run.
 """
 

@@ -1,8 +1,8 @@
-"""A script for W&B that windsock records: one line is changed, the import."""
+"""A script for W&B that barograph records: one line is changed, the import."""
 
 import random
 
-import windsock.wandb as wandb  # was: import wandb
+import barograph.wandb as wandb  # was: import wandb
 
 wandb.init(project="quickstart", name="from-wandb", config={"lr": 1e-6, "group_size": 8})
 wandb.define_metric("eval/*", step_metric="train/step")
@@ -17,5 +17,5 @@ for step in range(200):
         wandb.log({"completions": table, "eval/accuracy": score, "train/step": step}, commit=False)
     wandb.log({"rewards": wandb.Histogram([random.gauss(score, 0.1) for _ in range(64)])})
 wandb.run.summary["best_reward"] = score
-print(f"recorded {wandb.run.id}: look at it with  windsock show {wandb.run.id}")
+print(f"recorded {wandb.run.id}: look at it with  barograph show {wandb.run.id}")
 wandb.finish()

@@ -3,14 +3,14 @@
 import torch
 from torch.distributions import Categorical
 
-import windsock
+import barograph
 
 torch.manual_seed(0)
 VOCABULARY, LENGTH, GROUPS, SAMPLES, CLIP = 8, 12, 16, 8, 0.2
 policy = torch.nn.Sequential(torch.nn.Embedding(VOCABULARY, 32), torch.nn.Linear(32, VOCABULARY))
 optimizer = torch.optim.Adam(policy.parameters(), lr=3e-3)
 groups = torch.arange(GROUPS).repeat_interleave(SAMPLES)
-run = windsock.init(project="examples", name="torch_loop", config={"clip": CLIP, "lr": 3e-3})
+run = barograph.init(project="examples", name="torch_loop", config={"clip": CLIP, "lr": 3e-3})
 
 for step in range(100):
     prompts = torch.randint(VOCABULARY, (GROUPS, 1))[groups].expand(-1, LENGTH)
@@ -18,7 +18,7 @@ for step in range(100):
     actions = old.sample()
     scores = (actions == prompts).float().mean(1)
     advantages = (scores - scores.view(GROUPS, SAMPLES).mean(1)[groups])[:, None].expand(-1, LENGTH)
-    batch = windsock.Batch(
+    batch = barograph.Batch(
         response_mask=torch.ones_like(actions), actions=actions, scores=scores, groups=groups, advantages=advantages,
         old_log_probs=old.log_prob(actions), old_entropy=old.entropy(),
     )  # fmt: skip
@@ -36,4 +36,4 @@ for step in range(100):
     run.count(tokens=actions.numel(), samples=len(scores))
     run.commit(step)  # merged, divided, named, written
 run.finish()
-print(f"score {windsock.open(run.path).series('critic/score/mean').last:.2f}; windsock show {run.id}")
+print(f"score {barograph.open(run.path).series('critic/score/mean').last:.2f}; barograph show {run.id}")

@@ -1,4 +1,4 @@
-"""PPO on FrozenLake with tiny transformers in PyTorch, on the CPU or a GPU; the same task as ``windsock demo``.
+"""PPO on FrozenLake with tiny transformers in PyTorch, on the CPU or a GPU; the same task as ``barograph demo``.
 
 Models are stored on the host and loaded to the device only in the phases that need them, as in trainings whose models
 do not all fit. Measured values stay on the device until the step is committed.
@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import windsock
-from windsock.demo import frozen_lake
+import barograph
+from barograph.apps.demo import frozen_lake
 
 
 class Transformer(nn.Module):
@@ -153,10 +153,10 @@ def main() -> None:
     parser.add_argument("--vocabulary", default="roll")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
-    run = windsock.init(project="examples", name="torch_ppo", config=vars(options), vocabulary=options.vocabulary)
+    run = barograph.init(project="examples", name="torch_ppo", config=vars(options), vocabulary=options.vocabulary)
     with run:
         Training(options, run).train()
-    print(f"windsock show {run.id}")
+    print(f"barograph show {run.id}")
 
 
 class Training:
@@ -166,7 +166,7 @@ class Training:
     # Corrections of the difference between the policy that plays and the one that is trained.
     TRUNCATE, REJECT = ("sequence", 2.0), ("token", 0.5, 2.0)
 
-    def __init__(self, options: argparse.Namespace, run: windsock.Run) -> None:
+    def __init__(self, options: argparse.Namespace, run: barograph.Run) -> None:
         torch.manual_seed(options.seed)
         run.tokenizer(choice_text)
         self.options, self.run, self.device = options, run, torch.device(options.device)
@@ -214,7 +214,7 @@ class Training:
         run.log(norms | {"actor/lr": options.lr, "critic/lr": options.lr})
         run.count(tokens=int((played["tokens"] != frozen_lake.PAD).sum()), samples=len(maps), episodes=len(maps))
 
-    def record_samples(self, episodes: list[list[int]], data: windsock.Batch) -> None:
+    def record_samples(self, episodes: list[list[int]], data: barograph.Batch) -> None:
         """Record the episodes as texts; their ids join them with the values of the tokens that are measured."""
         columns = {"reward": data.scores, "group": data.groups, "correct": data.scores > 0, "id": data.ids}
         texts = [(prompt_text(tokens), response_text(tokens)) for tokens in episodes]
@@ -222,7 +222,7 @@ class Training:
         self.run.samples({"prompt": list(prompts), "completion": list(completions), **columns})
 
     @torch.no_grad()
-    def judge(self, played: dict[str, Tensor]) -> windsock.Batch:
+    def judge(self, played: dict[str, Tensor]) -> barograph.Batch:
         """Compute log-probs, scores and values of the episodes."""
         run, tokens, choices, mask = self.run, played["tokens"][:, :-1], played["choices"], played["mask"]
         with run.timer("ref_log_probs_values_reward"):
@@ -245,7 +245,7 @@ class Training:
             mean = masked_mean(raw, mask)
             advantages = (raw - mean) / (masked_mean((raw - mean) ** 2, mask).sqrt() + 1e-8)
         groups = torch.arange(self.options.tasks, device=self.device).repeat_interleave(self.options.runs)
-        return windsock.Batch(
+        return barograph.Batch(
             response_mask=mask, actions=choices, eos_ids=[frozen_lake.END], finished=~played["going"],
             old_logits=old_logits, old_log_probs=old, ref_logits=ref_logits, ref_log_probs=ref,
             rollout_log_probs=played["log_probs"], old_values=values, rewards=rewards, advantages=advantages,
@@ -253,7 +253,7 @@ class Training:
             prompt_lengths=torch.full_like(groups, frozen_lake.PROMPT_LENGTH),
         )  # fmt: skip
 
-    def corrected(self, data: windsock.Batch) -> windsock.Batch:
+    def corrected(self, data: barograph.Batch) -> barograph.Batch:
         """Return the batch with weights of the episodes, and without the tokens that are rejected."""
         (_, cap), (_, low, high) = self.TRUNCATE, self.REJECT
         drift = (data.old_log_probs - data.rollout_log_probs) * data.response_mask
@@ -265,7 +265,7 @@ class Training:
         """Return the log-prob of each choice."""
         return logits.log_softmax(-1).gather(-1, choices[..., None])[..., 0]
 
-    def micro_batches(self, data: windsock.Batch) -> list[tuple[Tensor, dict[str, Any]]]:
+    def micro_batches(self, data: barograph.Batch) -> list[tuple[Tensor, dict[str, Any]]]:
         """Return the rows of each micro-batch of all epochs, with the batch's arrays at them."""
         found = []
         kept = {name: getattr(data, name) for name in data.given - {"eos_ids", "domains", "ids"}}
@@ -276,7 +276,7 @@ class Training:
                 found.append((rows, {name: array[rows] for name, array in kept.items()} | {"ids": ids.tolist()}))
         return found
 
-    def update_critic(self, tokens: Tensor, data: windsock.Batch) -> dict[str, Tensor]:
+    def update_critic(self, tokens: Tensor, data: barograph.Batch) -> dict[str, Tensor]:
         """Train the critic on the returns."""
         count = data.response_mask.sum() * self.options.epochs
         with self.phase("critic/train_step", self.critic, tokens=count):
@@ -289,7 +289,7 @@ class Training:
                 self.run.measure(batch | {"values": values}, "value", value_clip=self.VALUE_CLIP, loss="token-mean")
         return {"critic/grad_norm": norm}
 
-    def update_actor(self, tokens: Tensor, data: windsock.Batch) -> dict[str, Tensor]:
+    def update_actor(self, tokens: Tensor, data: barograph.Batch) -> dict[str, Tensor]:
         """Train the policy on the advantages."""
         count = data.response_mask.sum() * self.options.epochs
         with self.phase("actor_train/train_step", self.actor, tokens={"trained": count}):

@@ -1,6 +1,6 @@
-// Bundle the page's modules into src/windsock/server/web/bundle: page.js, which the page loads first, a file for each
-// view, which it loads when the view is opened, and report.js, which has all of them for the files of `windsock report`.
-// They are committed, so that installing windsock needs no Node.
+// Bundle the page's modules into src/barograph/apps/page/web/bundle: page.js, which the page loads first, a file for each
+// view, which it loads when the view is opened, and report.js, which has all of them for the files of `barograph report`.
+// They are committed, so that installing barograph needs no Node.
 //   --check   write nothing; fail where the committed files are not those of today's modules
 //   --watch   bundle again whenever a module changes, readable and with a source map, for development
 import { createHash } from "node:crypto";
@@ -9,7 +9,7 @@ import { relative } from "node:path";
 import { transform } from "esbuild";
 import { rollup, watch } from "rollup";
 
-const WEB = "src/windsock/server/web";
+const WEB = "src/barograph/apps/page/web";
 const BUNDLE = `${WEB}/bundle`;
 const INPUT = { input: `${WEB}/page.js` };
 const PAGE = { dir: BUNDLE, format: "es", chunkFileNames: "[name].js", manualChunks: chunkOf };

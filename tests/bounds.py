@@ -14,12 +14,12 @@ MAX_WAIT_SECONDS = 60
 PROLOGUE = f"""
 import json, resource, sys, time
 resource.setrlimit(resource.RLIMIT_AS, ({ADDRESS_SPACE}, {ADDRESS_SPACE}))
-import numpy, sqlite3, windsock
+import numpy, sqlite3, barograph
 from pace import slowness
 from pathlib import Path
-from windsock.view import View
-import windsock.merging, windsock.rollouts.merged, windsock.measurement.merged, windsock.samples.index
-windsock.rollouts.statistics.spell("rollout/coverage/late", "roll")  # loads the catalogue
+from barograph.journal.view import View
+import barograph.journal.merge, barograph.journal.merge.rollouts, barograph.journal.merge.measurements, barograph.journal.samples.index
+barograph.metrics.rollouts.statistics.spell("rollout/coverage/late", "roll")  # loads the catalogue
 folder = Path(sys.argv[1])
 result = None
 began = time.process_time()

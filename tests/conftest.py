@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-import windsock.session
+import barograph.session
 
 OFFLINE = {
     "DO_NOT_TRACK": "true",
@@ -24,12 +24,12 @@ OFFLINE = {
     "WANDB_SILENT": "true",
 }
 FOREIGN = ("HF_", "MLFLOW_", "SWANLAB_", "TRACKIO_", "WANDB_")
-LAUNCHERS = ("WINDSOCK_", "SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_")
+LAUNCHERS = ("BAROGRAPH_", "SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_")
 MAX_TEST_SECONDS = 300
 
 # A busy machine must not fail a property test: a timing is never an assertion.
-settings.register_profile("windsock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("windsock")
+settings.register_profile("barograph", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("barograph")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -110,11 +110,11 @@ def _clean_environment(
     for name in list(os.environ):
         if name.startswith(LAUNCHERS) or name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("WINDSOCK_DIR", str(tmp_path / "runs"))
-    monkeypatch.setenv("WINDSOCK_DOCTOR", "off")  # a further process for each run with a relay
-    monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("BAROGRAPH_DIR", str(tmp_path / "runs"))
+    monkeypatch.setenv("BAROGRAPH_DOCTOR", "off")  # a further process for each run with a relay
+    monkeypatch.setenv("BAROGRAPH_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield
-    for run in list(windsock.session._runs):
+    for run in list(barograph.session._runs):
         run.finish()
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from windsock.demo.config import DemoConfig
-from windsock.demo.sick_runs import sick_config
-from windsock.demo.trainer import Trainer
-from windsock.demo.training import measure_peak_flops, single_threaded, start_runs
+from barograph.apps.demo.config import DemoConfig
+from barograph.apps.demo.sick_runs import sick_config
+from barograph.apps.demo.trainer import Trainer, measure_peak_flops, single_threaded, start_runs
 
 SHORT = {
     "steps": 14, "tasks": 12, "runs": 4, "hidden": 64, "maps": 32, "validation_maps": 20, "repeats": 1, "epochs": 4,

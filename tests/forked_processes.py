@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from windsock.journal.segment import SegmentWriter
+from barograph.journal.write.segment import SegmentWriter
 
 
 def kill_after(frames: int) -> None:

@@ -107,8 +107,8 @@ def wandb_series(points: Iterable[dict[str, Any]]) -> Series:
     found: Series = collections.defaultdict(Once)
     for point in by_step.values():
         for name, value in point.items():
-            if isinstance(value, int | float) and name[0] != "_" and name != "windsock/step":
-                found[name][point["windsock/step"]] = value
+            if isinstance(value, int | float) and name[0] != "_" and name != "barograph/step":
+                found[name][point["barograph/step"]] = value
     return dict(found)
 
 
@@ -144,22 +144,22 @@ def swanlab_series(*paths: Path) -> Series:
 
 
 def mlflow_run(uri: str, run_id: str) -> tuple[Any, Any]:
-    """Return MLflow's client and the run with this windsock id."""
+    """Return MLflow's client and the run with this barograph id."""
     from mlflow import MlflowClient
 
     client = MlflowClient(uri)
     experiments = [one.experiment_id for one in client.search_experiments()]
-    (run,) = client.search_runs(experiments, f"tags.`windsock.run_id` = '{run_id}'")
+    (run,) = client.search_runs(experiments, f"tags.`barograph.run_id` = '{run_id}'")
     return client, run
 
 
 def mlflow_series(uri: str, run_id: str) -> Series:
-    """Return the metrics of the run with this windsock id, by their logged names."""
+    """Return the metrics of the run with this barograph id, by their logged names."""
     client, run = mlflow_run(uri, run_id)
     found: Series = collections.defaultdict(Once)
     for name in run.data.metrics:
         for metric in client.get_metric_history(run.info.run_id, name):
-            found[run.data.tags.get(f"windsock.name.{name}", name)][metric.step] = metric.value
+            found[run.data.tags.get(f"barograph.name.{name}", name)][metric.step] = metric.value
     return dict(found)
 
 

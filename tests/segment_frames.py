@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from windsock.journal import frames
-from windsock.journal.folder import segments
-from windsock.journal.frames import FRAME_HEAD, SEGMENT_HEAD, Kind
+from barograph.journal.format import frames
+from barograph.journal.format.folder import segments
+from barograph.journal.format.frames import FRAME_HEAD, SEGMENT_HEAD, Kind
 
 
 def payloads(path: Path) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from windsock.cli import build_parser
+from barograph.apps.cli import build_parser
 
 DEPLOY = Path(__file__).parents[1] / "examples" / "deploy"
 
@@ -19,24 +19,24 @@ DEPLOY = Path(__file__).parents[1] / "examples" / "deploy"
 def unit() -> configparser.ConfigParser:
     parsed = configparser.ConfigParser(interpolation=None, strict=False)
     parsed.optionxform = str  # type: ignore[assignment, method-assign]
-    parsed.read(DEPLOY / "windsock.service")
+    parsed.read(DEPLOY / "barograph.service")
     return parsed
 
 
 def commands() -> list[list[str]]:
-    """Return the arguments of windsock in each file."""
+    """Return the arguments of barograph in each file."""
     dockerfile = (DEPLOY / "Dockerfile").read_text()
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     described = "".join(path.read_text() for path in DEPLOY.iterdir())
     return [
         unit()["Service"]["ExecStart"].split()[1:],
         json.loads(re.search(r"^CMD (.*)$", dockerfile, re.MULTILINE)[1]),  # type: ignore[index]
-        compose["services"]["windsock"]["command"],
-        *(line.split() for line in re.findall(r"windsock (token new .*)$", described, re.MULTILINE)),
+        compose["services"]["barograph"]["command"],
+        *(line.split() for line in re.findall(r"barograph (token new .*)$", described, re.MULTILINE)),
     ]
 
 
-def test_every_command_has_arguments_that_windsock_takes():
+def test_every_command_has_arguments_that_barograph_takes():
     """Those of the unit, the image and the compose file, and the tokens in their comments."""
     found = commands()
     assert [arguments[0] for arguments in found] == ["up", "up", "up", "token", "token"]
@@ -49,7 +49,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path):
     """With a command that is on this machine."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
-    copy = tmp_path / "windsock.service"
-    copy.write_text((DEPLOY / "windsock.service").read_text().replace("/opt/windsock/bin/windsock", sys.executable))
+    copy = tmp_path / "barograph.service"
+    copy.write_text((DEPLOY / "barograph.service").read_text().replace("/opt/barograph/bin/barograph", sys.executable))
     done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True)
-    assert [line for line in done.stderr.splitlines() if "windsock.service" in line] == []
+    assert [line for line in done.stderr.splitlines() if "barograph.service" in line] == []

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-import windsock
+import barograph
+from barograph.apps.cli import main
 from test_house import LEVELS
-from windsock.cli import main
 
 ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src" / "windsock"
+SOURCE = ROOT / "src" / "barograph"
 DOCS = ROOT / "docs"
 CODE_PAGES = ["docs/architecture.md", "CONTRIBUTING.md"]
 
@@ -46,8 +46,8 @@ def exists(name: str) -> bool:
 
 @pytest.mark.parametrize("page", CODE_PAGES)
 def test_every_module_and_function_that_a_page_names_exists(page: str):
-    """`windsock.x.y` can be imported; arguments in parentheses do not matter."""
-    named = {name.partition("(")[0] for name in names_in(page) if re.match(r"windsock(\.\w+)+(\(.*\))?$", name)}
+    """`barograph.x.y` can be imported; arguments in parentheses do not matter."""
+    named = {name.partition("(")[0] for name in names_in(page) if re.match(r"barograph(\.\w+)+(\(.*\))?$", name)}
     assert sorted(name for name in named if not exists(name)) == []
 
 
@@ -89,9 +89,13 @@ def _translated(page: str, chinese: set[str]) -> str:
 def test_the_examples_about_logging_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """docs/logging.md: what its first example records, its second one reads."""
     writing, reading = re.findall(r"```python\n(.*?)```", text_of("docs/logging.md"), re.DOTALL)
-    monkeypatch.setenv("WINDSOCK_DIR", str(tmp_path))
+    monkeypatch.setenv("BAROGRAPH_DIR", str(tmp_path))
     given = {"cfg": {"seed": 1}, "steps": 3, "lr": 1e-6, "norm": 0.5, "advantages": [0.0, 1.0]}
-    names: dict[str, Any] = {"windsock": windsock, **given, **dict.fromkeys(("n_tokens", "n_samples", "n_episodes"), 8)}
+    names: dict[str, Any] = {
+        "barograph": barograph,
+        **given,
+        **dict.fromkeys(("n_tokens", "n_samples", "n_episodes"), 8),
+    }
     exec(writing, names)
     exec(reading.replace("critic/score/mean", "actor/lr"), names)
     assert names["s"].steps.tolist() == [0, 1, 2]
@@ -100,7 +104,7 @@ def test_the_examples_about_logging_run(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_page_about_sick_runs_names_every_one_with_its_fault(capsys: pytest.CaptureFixture[str]):
-    """docs/sick-runs.md has the words of ``windsock demo --sick list``."""
+    """docs/sick-runs.md has the words of ``barograph demo --sick list``."""
     rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \|", text_of("docs/sick-runs.md"), re.MULTILINE)
     assert main(["demo", "--sick", "list"]) == 0
     listed = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
@@ -111,7 +115,7 @@ def test_the_changelog_begins_with_the_version_of_the_package():
     """The newest section is this version, with a date, and the sections are in order."""
     versions = re.findall(r"^## (\S+) \((\d{4}-\d\d-\d\d)\)$", text_of("CHANGELOG.md"), re.MULTILINE)
     numbers = [tuple(map(int, version.split("."))) for version, _ in versions]
-    assert versions[0][0] == windsock.__version__
+    assert versions[0][0] == barograph.__version__
     assert numbers == sorted(numbers, reverse=True)
     assert len(versions) == len(re.findall(r"^## ", text_of("CHANGELOG.md"), re.MULTILINE))
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windsock.diagnosis.case import Case
-from windsock.diagnosis.rules import RULES
-from windsock.diagnosis.tracks import Track
+from barograph.diagnosis.rules.rule import RULES, Case
+from barograph.metrics.tracks import Track
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 ROWS = 100

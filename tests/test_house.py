@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import windsock
+import barograph
 
-SOURCE = Path(windsock.__file__).parent
+SOURCE = Path(barograph.__file__).parent
 
 LEVELS = [
     {"device_copy", "errors", "formatting", "model", "process", "ray_worker"},
@@ -57,18 +57,18 @@ LEVEL_OF = {module: level for level, modules in enumerate(LEVELS) for module in 
 
 
 def imports_of(file: Path) -> set[str]:
-    """Return the rooms of windsock that a file imports, wherever in the file."""
+    """Return the rooms of barograph that a file imports, wherever in the file."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text())):
         names = []
         if isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{file}: relative import"
             names = (
-                [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "windsock" else [node.module]
+                [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "barograph" else [node.module]
             )
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("windsock.")}
+        found |= {name.split(".")[1] for name in names if name.startswith("barograph.")}
     return found - {"__version__"}
 
 
@@ -89,14 +89,14 @@ def test_every_module_imports_only_from_levels_below_its_own():
 
 def test_the_public_surface_is_pinned():
     """What users may rely on changes only on purpose, and stays small."""
-    assert windsock.__all__ == [
+    assert barograph.__all__ == [
         "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "LogError", "Metric", "MetricName",
         "MetricNotFoundError", "RelatedMetric", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
-        "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define",
+        "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "BarographError", "__version__", "define",
         "doctor", "histogram", "init", "join", "log", "measure", "open", "translate", "up", "watch",
     ]  # fmt: skip
-    assert len(windsock.__all__) <= 40
-    assert all(getattr(windsock, name) is not None for name in windsock.__all__)
+    assert len(barograph.__all__) <= 40
+    assert all(getattr(barograph, name) is not None for name in barograph.__all__)
 
 
 def loaded_after(code: str) -> dict[str, list[str]]:
@@ -111,9 +111,9 @@ def loaded_after(code: str) -> dict[str, list[str]]:
     return {"modules": modules, "threads": threads}
 
 
-def test_importing_windsock_loads_nothing_heavy_and_starts_no_thread():
+def test_importing_barograph_loads_nothing_heavy_and_starts_no_thread():
     """An import is free: no torch, no tracker, no terminal library, not even NumPy."""
-    after = loaded_after("import windsock")
+    after = loaded_after("import barograph")
     heavy = {
         "torch",
         "ray",
@@ -135,7 +135,7 @@ def test_importing_windsock_loads_nothing_heavy_and_starts_no_thread():
 def test_a_run_without_trackers_needs_no_heavy_package(tmp_path: Path):
     """Recording itself uses the standard library only, so that init is quick."""
     after = loaded_after(
-        f"import windsock\nrun = windsock.init(dir={str(tmp_path)!r})\nrun.log({{'a': 1.0}}, step=0)\nrun.finish()"
+        f"import barograph\nrun = barograph.init(dir={str(tmp_path)!r})\nrun.log({{'a': 1.0}}, step=0)\nrun.finish()"
     )
     assert {"torch", "numpy", "rich", "pandas", "omegaconf"}.isdisjoint(after["modules"])
 
@@ -144,7 +144,7 @@ def test_init_takes_every_setting_of_the_table_as_a_keyword():
     """The declared settings and the signature of init are the same, but for old names that are deprecated."""
     import inspect
 
-    from windsock.settings import BY_NAME, RENAMED
+    from barograph.base.settings import BY_NAME, RENAMED
 
-    keywords = [name for name, p in inspect.signature(windsock.init).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    keywords = [name for name, p in inspect.signature(barograph.init).parameters.items() if p.kind is p.KEYWORD_ONLY]
     assert keywords == [*BY_NAME, *RENAMED]

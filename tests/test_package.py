@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import windsock
+import barograph
 
 ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src" / "windsock"
+SOURCE = ROOT / "src" / "barograph"
 
 
 @pytest.fixture(scope="module")
@@ -19,11 +19,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str],
     """Build both; return the names in the wheel, those in the source distribution, and the wheel's metadata."""
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=ROOT, check=True)
-    version = windsock.__version__
-    with zipfile.ZipFile(folder / f"windsock-{version}-py3-none-any.whl") as wheel:
-        metadata = wheel.read(f"windsock-{version}.dist-info/METADATA").decode()
+    version = barograph.__version__
+    with zipfile.ZipFile(folder / f"barograph-{version}-py3-none-any.whl") as wheel:
+        metadata = wheel.read(f"barograph-{version}.dist-info/METADATA").decode()
         names = set(wheel.namelist())
-    with tarfile.open(folder / f"windsock-{version}.tar.gz") as source:
+    with tarfile.open(folder / f"barograph-{version}.tar.gz") as source:
         sources = {name.partition("/")[2] for name in source.getnames()}
     return names, sources, metadata
 
@@ -31,12 +31,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str],
 def test_the_wheel_has_every_file_of_the_package(built: tuple[set[str], set[str], str]):
     """Modules, the page's files and the type marker are installed."""
     expected = {
-        f"windsock/{path.relative_to(SOURCE)}"
+        f"barograph/{path.relative_to(SOURCE)}"
         for path in SOURCE.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert expected - built[0] == set()
-    assert {"windsock/py.typed", "windsock/server/web/index.html"} <= built[0]
+    assert {"barograph/py.typed", "barograph/apps/page/web/index.html"} <= built[0]
 
 
 def test_the_wheel_has_the_licences(built: tuple[set[str], set[str], str]):

@@ -15,9 +15,9 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def shell(command: str, folder: Path, code: int = 0) -> str:
-    """Run a line of the README with this windsock first on the path."""
+    """Run a line of the README with this barograph first on the path."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
-    environment.pop("WINDSOCK_DIR", None)
+    environment.pop("BAROGRAPH_DIR", None)
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=folder, env=environment, check=False)
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
@@ -32,7 +32,9 @@ def _commands(first: str) -> str:
 def test_a_newcomer_installs_runs_and_looks_before_the_tour():
     """The README is short, and begins with installing, an example and the commands that show it."""
     text = (ROOT / "README.md").read_text()
-    places = [text.index(part) for part in ("pip install", "windsock.init", "windsock show", "windsock up", "## Tour")]
+    places = [
+        text.index(part) for part in ("pip install", "barograph.init", "barograph show", "barograph up", "## Tour")
+    ]
     assert places == sorted(places)
     assert all(len((ROOT / page).read_text().splitlines()) < 150 for page in ("README.md", "README.zh.md"))
 
@@ -48,8 +50,8 @@ def test_the_readmes_example_and_commands_work(tmp_path: Path):
     example, reading, *_ = blocks("README.md", "python")
     (tmp_path / "example.py").write_text(example)
     output = shell(f"{sys.executable} example.py", tmp_path)
-    id = re.search(r"windsock show (\w+)", output)[1]  # type: ignore[index]
-    commands = [line.partition("#")[0].strip() for line in _commands("windsock ls").splitlines()]
+    id = re.search(r"barograph show (\w+)", output)[1]  # type: ignore[index]
+    commands = [line.partition("#")[0].strip() for line in _commands("barograph ls").splitlines()]
     listed, shown = (shell(command, tmp_path) for command in commands[:2])
     judged = shell(commands[2], tmp_path, code=2)  # it cannot tell: the example logs little
     tailed, exported = (shell(command, tmp_path) for command in commands[3:5])
@@ -58,15 +60,15 @@ def test_the_readmes_example_and_commands_work(tmp_path: Path):
     assert "cannot tell" in judged
     assert "step 199 · first" in tailed
     assert exported == "wrote 200 rows of 9 metrics to first.csv\n"
-    (tmp_path / "reading.py").write_text(f"import windsock\n{reading}\nprint(len(s.values), len(df))")
+    (tmp_path / "reading.py").write_text(f"import barograph\n{reading}\nprint(len(s.values), len(df))")
     assert shell(f"{sys.executable} reading.py", tmp_path) == "200 200\n"
 
 
 def test_the_readmes_rollout_example_works(tmp_path: Path):
     """Rollouts and evaluation are recorded."""
     (lines,) = [block for block in blocks("README.md", "python") if "run.rollouts" in block]
-    begin = "import windsock\nrun, step = windsock.init(), 0\n"
-    end = "\nprint(*windsock.open(run.path).names('*/accuracy/*'))"
+    begin = "import barograph\nrun, step = barograph.init(), 0\n"
+    end = "\nprint(*barograph.open(run.path).names('*/accuracy/*'))"
     (tmp_path / "rollouts.py").write_text(begin + lines + end)
     output = shell(f"{sys.executable} rollouts.py", tmp_path)
     for name in ("rollout/accuracy/mean", "eval/gsm8k/accuracy/mean@4", "best@4"):

@@ -1,7 +1,7 @@
 """A node of ``ingest.py rounds``: a process that logs until it is killed, and notes what was acknowledged.
 
 ``python node.py NOTES RANK SECONDS [TICKET]``: with a ticket it joins a run whose directory it does not have, else it
-begins the run ``WINDSOCK_RUN_ID``; without WINDSOCK_SERVER it is a local run, for comparison.
+begins the run ``BAROGRAPH_RUN_ID``; without BAROGRAPH_SERVER it is a local run, for comparison.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-import windsock
+import barograph
 
 NAMES = tuple(f"metric/{number}" for number in range(50))
 PAUSE_SECONDS = 0.002
@@ -19,7 +19,7 @@ PAUSE_SECONDS = 0.002
 
 def main(notes: Path, rank: int, seconds: float, ticket: str | None = None) -> None:
     """Log a row for each step after the last acknowledged one, and note the step and the time of the call."""
-    run = windsock.join(ticket, rank=rank) if ticket else windsock.init(rank=rank, world_size=2)
+    run = barograph.join(ticket, rank=rank) if ticket else barograph.init(rank=rank, world_size=2)
     step = last_step(notes)
     until = time.monotonic() + seconds
     with notes.open("ab", buffering=0) as file:

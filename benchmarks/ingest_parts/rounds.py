@@ -13,11 +13,11 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-import windsock
+import barograph
+from barograph.journal.format.folder import segments
 from ingest_parts import node as node_module
 from ingest_parts.links import PORT, Links, ProxyLinks, links
 from ingest_parts.node import last_step, read_notes
-from windsock.journal.folder import segments
 
 ROUND_SECONDS = (1.0, 3.5)
 PATIENCE_SECONDS = 120.0
@@ -48,9 +48,9 @@ class Cluster:
     def start(self) -> None:
         """Start what does not run."""
         self.start_server()
-        known = {"WINDSOCK_TOKEN": "root", "WINDSOCK_PROJECT": PROJECT}
-        here = {"WINDSOCK_SERVER": self.links.url(0), "WINDSOCK_RUN_ID": ID, "WINDSOCK_DIR": str(self.dir / "runs")}
-        there = {"WINDSOCK_SERVER": self.links.url(1), "WINDSOCK_SPOOL": str(self.dir / "spool")}
+        known = {"BAROGRAPH_TOKEN": "root", "BAROGRAPH_PROJECT": PROJECT}
+        here = {"BAROGRAPH_SERVER": self.links.url(0), "BAROGRAPH_RUN_ID": ID, "BAROGRAPH_DIR": str(self.dir / "runs")}
+        there = {"BAROGRAPH_SERVER": self.links.url(1), "BAROGRAPH_SPOOL": str(self.dir / "spool")}
         ticket = f"file://{ELSEWHERE}/{PROJECT}/{ID}?role=trainer&project={PROJECT}&world_size=2"
         forever = [node_module.__file__, str(self.notes[0]), "0", "1e9"]
         self._run("node 0", self.links.prefix(0), forever, {**known, **here})
@@ -58,13 +58,13 @@ class Cluster:
         self._run("node 1", self.links.prefix(1), joining, {**known, **there})
         # A run without a server, at the same time: the load of the machine changes.
         alone = [node_module.__file__, str(self.local_notes), "0", "1e9"]
-        self._run("local", [], alone, {"WINDSOCK_DIR": str(self.dir / "local")})
+        self._run("local", [], alone, {"BAROGRAPH_DIR": str(self.dir / "local")})
 
     def start_server(self) -> None:
         """Start the server unless it runs."""
         listening = ["--host", self.links.host, "--port", str(PORT), "--token-file", str(self.dir / "token")]
         self._run(
-            "server", self.links.prefix(None), ["-m", "windsock", "up", str(self.served), "--ingest", *listening], {}
+            "server", self.links.prefix(None), ["-m", "barograph", "up", str(self.served), "--ingest", *listening], {}
         )
 
     def _run(self, name: str, prefix: list[str], arguments: list[str], environment: dict[str, str]) -> None:
@@ -91,8 +91,8 @@ class Cluster:
     def push(self, node: int) -> None:
         """Send what a node has left, by hand."""
         if segments(self.folders[node]):
-            command = [sys.executable, "-m", "windsock", "push", str(self.folders[node]), "--to", self.links.url(node)]
-            environment = {**environment_of_children(), "WINDSOCK_TOKEN": "root"}
+            command = [sys.executable, "-m", "barograph", "push", str(self.folders[node]), "--to", self.links.url(node)]
+            environment = {**environment_of_children(), "BAROGRAPH_TOKEN": "root"}
             subprocess.run([*self.links.prefix(node), *command], env=environment, check=True, capture_output=True)
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ def environment_of_children() -> dict[str, str]:
 
 def senders(folder: Path) -> list[int]:
     """Return the processes that send a folder."""
-    wanted = b"\0".join((b"windsock.relay", b"--send", os.fsencode(folder))) + b"\0"
+    wanted = b"\0".join((b"barograph.delivery.relay", b"--send", os.fsencode(folder))) + b"\0"
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -179,7 +179,7 @@ def own_contents(folder: Path) -> dict[str, bytes]:
 def check(cluster: Cluster, recorded: dict[str, bytes]) -> dict[str, object]:
     """Compare what was recorded with what the server has."""
     copy, wanted = contents(cluster.copy), {**recorded, **own_contents(cluster.folders[0])}
-    view = windsock.open(cluster.copy)
+    view = barograph.open(cluster.copy)
     missing = doubled = 0
     for rank, notes in enumerate(cluster.notes):
         steps = view.series("metric/0", rank=rank).steps.tolist()

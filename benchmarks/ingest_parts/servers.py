@@ -1,4 +1,4 @@
-"""Servers that take values over HTTP: windsock's, MLflow's and Trackio's, and a writer for each."""
+"""Servers that take values over HTTP: barograph's, MLflow's and Trackio's, and a writer for each."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from windsock.journal import frames
-from windsock.process import process_identity
-from windsock.transfer.http_destination import HttpDestination, ServerRun
+from barograph.base.process.identity import process_identity
+from barograph.delivery.transfer.destination import HttpDestination, ServerRun
+from barograph.journal.format import frames
 
 START_SECONDS = 120.0
 NAMES = [f"metric/{number}" for number in range(50)]
@@ -114,8 +114,8 @@ class JsonConnection:
         return self._connection.getresponse().read()
 
 
-class WindsockServer(TargetServer):
-    """``windsock up --ingest``."""
+class BarographServer(TargetServer):
+    """``barograph up --ingest``."""
 
     interpreter = sys.executable
 
@@ -124,7 +124,7 @@ class WindsockServer(TargetServer):
         (self.dir / "runs").mkdir()
         (self.dir / "token").write_text("root")
         listening = ["--port", str(self.port), "--token-file", str(self.dir / "token")]
-        return [self.interpreter, "-m", "windsock", "up", str(self.dir / "runs"), "--ingest", *listening]
+        return [self.interpreter, "-m", "barograph", "up", str(self.dir / "runs"), "--ingest", *listening]
 
     def environment(self) -> dict[str, str]:
         """Return what the server needs in its environment."""
@@ -132,7 +132,7 @@ class WindsockServer(TargetServer):
 
     def writer(self, number: int) -> Writer:
         """Return a writer that has what it needs to send."""
-        return WindsockWriter(self.port, number)
+        return BarographWriter(self.port, number)
 
     def look(self) -> None:
         """Ask for the list of runs."""
@@ -140,7 +140,7 @@ class WindsockServer(TargetServer):
         assert b"runs" in JsonConnection(self.port, with_token).get("/api/runs?limit=50")
 
 
-class WindsockWriter:
+class BarographWriter:
     """A process of a run: pieces of its segment."""
 
     def __init__(self, port: int, number: int) -> None:
@@ -248,4 +248,4 @@ class TrackioWriter:
         self._connection.post("/api/bulk_log", {"args": [], "kwargs": {"logs": logs, "hf_token": None}})
 
 
-SERVERS = {"windsock": WindsockServer, "mlflow": MlflowServer, "trackio": TrackioServer}
+SERVERS = {"barograph": BarographServer, "mlflow": MlflowServer, "trackio": TrackioServer}

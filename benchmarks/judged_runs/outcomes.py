@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from barograph.diagnosis.diagnose import findings_of
+from barograph.diagnosis.rules.rule import Case, Rule, RuleReading
+from barograph.journal.findings import SEVERITIES
 from judged_runs.runs import HEALTHY, UNHEALTHY, WARNING, JudgedRun
-from windsock.diagnosis.case import Case
-from windsock.diagnosis.diagnose import findings_of
-from windsock.diagnosis.rule import SEVERITIES, Reading, Rule
 
 EARLY = (0.1, 0.25, 0.5)  # of a healthy run
 END = 1.0
@@ -51,7 +51,7 @@ def said_by(rules: Iterable[Rule], case: Case) -> dict[str, Said]:
     found = {}
     for rule in rules:
         reading = rule.judge(case)
-        if isinstance(reading, Reading):
+        if isinstance(reading, RuleReading):
             own = [(SEVERITIES.index(finding.severity), finding.is_open) for finding in findings_of(rule, reading)]
             now = max((level for level, is_open in own if is_open), default=0)
             found[rule.id] = Said(now, max((level for level, _ in own), default=0))

@@ -1,4 +1,4 @@
-"""The figures of docs/doctor.md: how often each rule is right, in src/windsock/diagnosis/rates.toml."""
+"""The figures of docs/doctor.md: how often each rule is right, in src/barograph/diagnosis/rates.toml."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from peers.rlwatch import Alert
 
+from barograph.diagnosis.rules.rule import RULES
 from judged_runs.outcomes import Answers, Rates, rates_of_rule, rates_of_runs
 from judged_runs.runs import HEALTHY, UNHEALTHY, JudgedRun
 from judged_runs.thresholds import LeftOut
-from windsock.diagnosis.rules import RULES
 
-PATH = Path(__file__).parents[2] / "src" / "windsock" / "diagnosis" / "rates.toml"
+PATH = Path(__file__).parents[2] / "src" / "barograph" / "diagnosis" / "rates.toml"
 HEAD = "# How often the doctor's rules are right. Written by benchmarks/doctor.py judge --write.\n"
 
 

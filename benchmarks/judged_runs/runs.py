@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from windsock.demo.config import DemoConfig
-from windsock.demo.sick_runs import SICK_RUNS, sick_config
-from windsock.diagnosis.case import Case
-from windsock.diagnosis.doctor import case_of
-from windsock.journal.folder import run_folders
-from windsock.opening import open_run
-from windsock.view import View
+from barograph.apps.demo.config import DemoConfig
+from barograph.apps.demo.sick_runs import SICK_RUNS, sick_config
+from barograph.diagnosis.diagnose import case_of
+from barograph.diagnosis.rules.rule import Case
+from barograph.importers.opening import open_run
+from barograph.journal.format.folder import run_folders
+from barograph.journal.view import View
 
 DEMO = "demo"
 HEALTHY, UNHEALTHY = "healthy", "unhealthy"
@@ -94,7 +94,7 @@ def demo_views(folder: Path) -> dict[str, View]:
 
 def make_demos(folder: Path, seeds: int) -> None:
     """Train the sick runs, and healthy ones with other seeds, that the folder does not have."""
-    from windsock.demo.training import start_runs, train
+    from barograph.apps.demo.trainer import start_runs, train
 
     wanted = {name: sick_config(DemoConfig(), name) for name in SICK_RUNS}
     wanted |= {f"seed-{seed}": DemoConfig().changed({"seed": seed}) for seed in range(1, seeds + 1)}

@@ -1,4 +1,4 @@
-"""Time of ``windsock doctor`` on a large run and on many, and of a diagnosis after each new row of a live run."""
+"""Time of ``barograph doctor`` on a large run and on many, and of a diagnosis after each new row of a live run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-import windsock
-from windsock.catalogue.patterns import fill
-from windsock.catalogue.registry import REGISTRY, vocabulary_name
-from windsock.diagnosis.case import FAMILIES, SIGNALS
-from windsock.diagnosis.doctor import Visit
+import barograph
+from barograph.catalogue.registry import REGISTRY, fill, vocabulary_name
+from barograph.diagnosis.diagnose import Visit
+from barograph.diagnosis.signals import FAMILIES, SIGNALS
 
 BARS = {"command": 2.0, "live step": 0.020}  # seconds
 PLACES = (
@@ -59,13 +58,13 @@ def measure(options: argparse.Namespace) -> int:
             write(folder / "large", "large", options.steps, options.metrics).finish()
         size = f"{options.steps:,} steps x {options.metrics} metrics"
         holds = [
-            report("command", f"windsock doctor, {size}", middle([command(large) for _ in range(3)])),
+            report("command", f"barograph doctor, {size}", middle([command(large) for _ in range(3)])),
             report("live step", f"one more row, {size}", middle(live(Path(scratch) / "live", options))),
         ]
         many = folder / "many"
         for number in range(0 if many.exists() else options.runs):
             write(many, f"small-{number}", 100, 100).finish()
-        report(None, f"windsock doctor DIR, {options.runs} runs of 100 steps x 100 metrics", command(many))
+        report(None, f"barograph doctor DIR, {options.runs} runs of 100 steps x 100 metrics", command(many))
     return int(options.strict and not all(holds))
 
 
@@ -91,7 +90,7 @@ def report(bar: str | None, what: str, spent: Spent) -> bool:
 def command(path: Path) -> Spent:
     """Time the command in a new process, with the files in the page cache."""
     before, began = os.times(), time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "windsock", "doctor", str(path)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "barograph", "doctor", str(path)], capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stderr)
     after = os.times()
@@ -102,7 +101,7 @@ def command(path: Path) -> Spent:
 def live(folder: Path, options: argparse.Namespace) -> list[Spent]:
     """Time to read one more row and to judge the run again, row by row."""
     run = write(folder, "live", options.steps, options.metrics)
-    view, visit, spent = windsock.open(run.path), Visit(), []
+    view, visit, spent = barograph.open(run.path), Visit(), []
     visit.diagnose(view)
     for step in range(options.steps, options.steps + options.live):
         run.log(values(names(options.metrics), step), step=step)
@@ -131,10 +130,10 @@ def values(known: dict[str, float], step: int) -> dict[str, float]:
     return row
 
 
-def write(folder: Path, id: str, steps: int, metrics: int) -> windsock.Run:
+def write(folder: Path, id: str, steps: int, metrics: int) -> barograph.Run:
     """Write a run; return it open."""
     known = names(metrics)
-    run = windsock.init(project="doctor", id=id, name=id, dir=folder)
+    run = barograph.init(project="doctor", id=id, name=id, dir=folder)
     for step in range(steps):
         run.log(values(known, step), step=step)
     return run

@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from barograph.diagnosis.rules.rule import RULES, Rule
 from judged_runs.outcomes import Answers, rule_outcome, run_outcome
 from judged_runs.runs import HEALTHY, UNHEALTHY, JudgedRun
-from windsock.diagnosis.rule import Rule
-from windsock.diagnosis.rules import RULES
 
 FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 UP, DOWN = "__at_least", "__at_most"

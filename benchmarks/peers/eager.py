@@ -1,6 +1,6 @@
 """The metrics of a step in eager torch code, as frameworks write them: masked expressions, an ``item()`` for each.
 
-The names are windsock's in ROLL's vocabulary. Metrics of micro-batches are averaged over them, as frameworks do.
+The names are barograph's in ROLL's vocabulary. Metrics of micro-batches are averaged over them, as frameworks do.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ SAME_MEANING = {
     "actor/pg_loss": "actor/pg_loss",
     "critic/vf_loss": "critic/loss",
 }
-"""veRL's names to windsock's, where both have one value for a step, however it is cut into micro-batches."""
+"""veRL's names to barograph's, where both have one value for a step, however it is cut into micro-batches."""
 SAME_MEANING_OF_ONE_BATCH = {
     "actor/pg_clipfrac": "actor/clipfrac",
     "actor/ppo_kl": "actor/policykl_k1",

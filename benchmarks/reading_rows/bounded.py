@@ -30,9 +30,9 @@ SAMPLES_PER_STEP = 1000
 
 def make_families(size: int, folder: Path) -> None:
     """Write a run with one metric in each family, logged on its own."""
-    import windsock
+    import barograph
 
-    run = windsock.init(dir=folder, project=PROJECT, id="families")
+    run = barograph.init(dir=folder, project=PROJECT, id="families")
     for step in range(2):
         for n in range(size):
             run.log({f"family{n}/value": float(n)}, step=step)
@@ -40,12 +40,12 @@ def make_families(size: int, folder: Path) -> None:
 
 
 def measure_families(size: int, folder: Path) -> Numbers:
-    """Measure ``windsock show``."""
+    """Measure ``barograph show``."""
     return _show(folder / PROJECT / "families")
 
 
 def _show(path: Path) -> Numbers:
-    from windsock.cli import main
+    from barograph.apps.cli import main
 
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         seconds, _ = cpu_seconds(lambda: main(["show", str(path)]))
@@ -99,9 +99,9 @@ def measure_trackio_families(size: int, folder: Path) -> Numbers:
 
 def make_ranks(size: int, folder: Path) -> None:
     """Write a run of many ranks with one row each."""
-    import windsock
+    import barograph
 
-    run = windsock.init(dir=folder, project=PROJECT, id="ranks", rank=0)
+    run = barograph.init(dir=folder, project=PROJECT, id="ranks", rank=0)
     run.log({"loss": 1.0}, step=0)
     run.finish()
     content = (run.path / "trainer.0.1.0.seg").read_bytes()
@@ -110,7 +110,7 @@ def make_ranks(size: int, folder: Path) -> None:
 
 
 def measure_ranks(size: int, folder: Path) -> Numbers:
-    """Measure ``windsock show``."""
+    """Measure ``barograph show``."""
     return _show(folder / PROJECT / "ranks")
 
 
@@ -121,9 +121,9 @@ def make_phases(size: int, folder: Path) -> None:
 
 
 def write_phases(id: str, steps: int, folder: Path) -> None:
-    import windsock
+    import barograph
 
-    run = windsock.init(dir=folder, project=PROJECT, id=id, memory="none")
+    run = barograph.init(dir=folder, project=PROJECT, id=id, memory="none")
     for _ in range(steps):
         with run.phase("rollout"):
             for _ in range(PHASES_PER_STEP - 2):
@@ -155,9 +155,9 @@ def measure_phases(size: int, folder: Path) -> Numbers:
 
 def make_samples(size: int, folder: Path) -> None:
     """Write samples of about a kilobyte, a thousand a step."""
-    import windsock
+    import barograph
 
-    run = windsock.init(dir=folder, project=PROJECT, id="samples", samples_per_step=SAMPLES_PER_STEP)
+    run = barograph.init(dir=folder, project=PROJECT, id="samples", samples_per_step=SAMPLES_PER_STEP)
     draw = random.Random(7)
     words = ["".join(draw.choices("etaoinshrdlucm", k=draw.randrange(2, 10))) for _ in range(5000)]
     for step in range(size // SAMPLES_PER_STEP):
@@ -170,17 +170,17 @@ def make_samples(size: int, folder: Path) -> None:
 
 def measure_samples(size: int, folder: Path) -> Numbers:
     """Measure the first search, which makes the index, one that finds it, and one after a step that is new."""
-    import windsock
-    from windsock.samples.query import Query
+    import barograph
+    from barograph.journal.samples.query import Query
 
     path = folder / PROJECT / "samples"
     before = resident_mebibytes()
-    first, _ = cpu_seconds(lambda: windsock.open(path).find_samples(Query(grep="answer 777"), 20))
+    first, _ = cpu_seconds(lambda: barograph.open(path).find_samples(Query(grep="answer 777"), 20))
     grown = peak_mebibytes() - before
-    view = windsock.open(path)
+    view = barograph.open(path)
     again, _ = cpu_seconds(lambda: view.find_samples(Query(min_reward=0.999), 20))
     regex, _ = cpu_seconds(lambda: view.find_samples(Query(regex=r"\b77[78]$"), 20))
-    run = windsock.init(dir=folder, project=PROJECT, id="samples")
+    run = barograph.init(dir=folder, project=PROJECT, id="samples")
     run.sample("question", "answer", step=size)
     run.commit(size)
     view.refresh()
@@ -197,9 +197,9 @@ def measure_samples(size: int, folder: Path) -> Numbers:
 
 def measure_phase_names(size: int, folder: Path) -> Numbers:
     """Measure the memory of a training process that gives each phase another name."""
-    import windsock
+    import barograph
 
-    run = windsock.init(dir=folder, project=PROJECT, id="names")
+    run = barograph.init(dir=folder, project=PROJECT, id="names")
     with run.phase("first"):
         pass
     run.commit(0)
@@ -220,7 +220,7 @@ ROWS = [
         what="show a run with so many families of one metric",
         unit="families",
         sizes=(1000, 4000, 16_000),
-        windsock=Subject(make_families, measure_families),
+        barograph=Subject(make_families, measure_families),
         should_be=(Under("show CPU s", 2.0), Linear("show CPU s", floor=0.5)),
         peers={
             "TensorBoard": Subject(make_event_families, measure_event_families),
@@ -233,7 +233,7 @@ ROWS = [
         unit="ranks",
         sizes=(32, 128),
         full=(256, 4096),
-        windsock=Subject(make_ranks, measure_ranks),
+        barograph=Subject(make_ranks, measure_ranks),
         should_be=(Flat("printed kB", factor=1.2),),
     ),
     Row(
@@ -242,7 +242,7 @@ ROWS = [
         unit="phases",
         sizes=(50_000, 200_000),
         full=(100_000, 500_000),
-        windsock=Subject(make_phases, measure_phases),
+        barograph=Subject(make_phases, measure_phases),
         should_be=(
             Linear("overview CPU s", floor=0.5),
             Under("a step CPU s", 0.5),
@@ -255,7 +255,7 @@ ROWS = [
         unit="samples",
         sizes=(20_000, 80_000),
         full=(100_000, 1_000_000),
-        windsock=Subject(make_samples, measure_samples),
+        barograph=Subject(make_samples, measure_samples),
         should_be=(
             Linear("first search CPU s", floor=0.5),
             Flat("grown MiB", floor=32.0),
@@ -269,7 +269,7 @@ ROWS = [
         unit="names",
         sizes=(5000, 20_000),
         full=(5000, 100_000),
-        windsock=Subject(lambda size, folder: None, measure_phase_names),
+        barograph=Subject(lambda size, folder: None, measure_phase_names),
         should_be=(Under("grown MiB", 32.0), Flat("grown MiB", floor=8.0)),
     ),
 ]

@@ -30,8 +30,8 @@ def make_large_run(mebibytes: int, folder: Path, id: str = "large") -> None:
     """Write a segment of so many MiB with rows of 200 values."""
     import numpy as np
 
-    from windsock.journal import frames
-    from windsock.journal.frames import Kind, frame
+    from barograph.journal.format import frames
+    from barograph.journal.format.frames import Kind, frame
 
     run = folder / PROJECT / id
     run.mkdir(parents=True)
@@ -72,8 +72,8 @@ def in_process(what: str, *arguments: object) -> Numbers:
 
 
 def show_one(run: str, name: str) -> Numbers:
-    """Measure ``windsock show`` of one metric: CPU seconds, and the bytes that are read of segments and indexes."""
-    from windsock.cli import main
+    """Measure ``barograph show`` of one metric: CPU seconds, and the bytes that are read of segments and indexes."""
+    from barograph.apps.cli import main
 
     pread, counts = os.pread, [0]
 
@@ -102,8 +102,8 @@ def measure_large_run(size: int, folder: Path) -> Numbers:
 
 
 def steps_of(mebibytes: int) -> int:
-    """Return the steps of a run of so many MiB in windsock's journal."""
-    from windsock.journal import frames
+    """Return the steps of a run of so many MiB in barograph's journal."""
+    from barograph.journal.format import frames
 
     return (mebibytes << 20) // (frames.FRAME_HEAD.size + frames.row_struct(METRICS).size)
 
@@ -174,10 +174,10 @@ def make_ranks(steps: int, folder: Path) -> None:
 
 def read_series(run: str) -> Numbers:
     """Measure one series of all ranks in this process."""
-    import windsock
-    import windsock.opening  # which ``open`` imports
+    import barograph
+    import barograph.importers.opening  # which ``open`` imports
 
-    seconds, series = cpu_seconds(lambda: windsock.open(run).series(MERGED))
+    seconds, series = cpu_seconds(lambda: barograph.open(run).series(MERGED))
     return {"CPU s": seconds, "points": len(series)}
 
 
@@ -202,7 +202,7 @@ def make_large_runs(mebibytes: int, folder: Path) -> None:
 
 
 def measure_in_turn(size: int, folder: Path) -> Numbers:
-    """Measure the memory of ``windsock up`` after all runs were looked at."""
+    """Measure the memory of ``barograph up`` after all runs were looked at."""
     with serving(folder) as server:
         for number in range(RUNS):
             run = f"/api/runs/large-{number}"
@@ -220,7 +220,7 @@ ROWS = [
         unit="MiB",
         sizes=(40, 160),
         full=(40, 318),
-        windsock=Subject(make_large_run, measure_large_run),
+        barograph=Subject(make_large_run, measure_large_run),
         should_be=(
             Under("again read %", 5.0),
             Under("first peak MiB", 250.0),
@@ -238,16 +238,16 @@ ROWS = [
         unit="steps",
         sizes=(100, 300),
         full=(250, 1000),
-        windsock=Subject(make_ranks, measure_ranks),
+        barograph=Subject(make_ranks, measure_ranks),
         should_be=(Under("first CPU s", 3.0), Under("again CPU s", 1.0)),
     ),
     Row(
         name="in_turn",
-        what="ten runs opened in turn by windsock up",
+        what="ten runs opened in turn by barograph up",
         unit="MiB each",
         sizes=(20, 60),
         full=(60, 300),
-        windsock=Subject(make_large_runs, measure_in_turn),
+        barograph=Subject(make_large_runs, measure_in_turn),
         should_be=(Under("peak RSS MiB", 1000.0),),
     ),
 ]

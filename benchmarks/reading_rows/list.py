@@ -31,9 +31,9 @@ def names(count: int) -> list[str]:
 
 
 def write_run(dir: Path, project: str, id: str, steps: int, metrics: int) -> Path:
-    import windsock
+    import barograph
 
-    run = windsock.init(dir=dir, project=project, id=id, name=id)
+    run = barograph.init(dir=dir, project=project, id=id, name=id)
     keys = names(metrics)
     for step in range(steps):
         run.log({key: step / steps + place for place, key in enumerate(keys)}, step=step)
@@ -61,9 +61,9 @@ def make_runs(size: int, folder: Path) -> None:
 
 
 def listing_seconds(dir: Path) -> float:
-    """Return the CPU seconds of ``windsock ls`` in a new process."""
+    """Return the CPU seconds of ``barograph ls`` in a new process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", "windsock", "ls", "--dir", str(dir)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "barograph", "ls", "--dir", str(dir)], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -77,7 +77,7 @@ def page_open(server: Server) -> Iterator[None]:
 
 
 def measure_list(size: int, folder: Path) -> Numbers:
-    """Measure ``windsock ls``, a server that reads every run, an idle page, and the next server."""
+    """Measure ``barograph ls``, a server that reads every run, an idle page, and the next server."""
     dir = folder / "runs"
     numbers = {"first ls CPU s": listing_seconds(dir), "ls CPU s": listing_seconds(dir)}
     with serving(dir) as server:
@@ -188,7 +188,7 @@ ROWS = [
         unit="runs",
         sizes=(500, 2000),
         full=(200, 2000, 8000),
-        windsock=Subject(make_runs, measure_list),
+        barograph=Subject(make_runs, measure_list),
         should_be=(
             Under("ls CPU s", 1.0),
             Under("idle CPU %", 1.0),
@@ -208,7 +208,7 @@ ROWS = [
         unit="large runs",
         sizes=(2, 5),
         full=(5, 10),
-        windsock=Subject(make_large, measure_large),
+        barograph=Subject(make_large, measure_large),
         should_be=(Under("server peak MiB", 1000.0), Flat("server peak MiB")),
     ),
 ]

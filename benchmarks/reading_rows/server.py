@@ -56,8 +56,8 @@ class Server:
 
 @contextmanager
 def serving(dir: Path) -> Iterator[Server]:
-    """Start ``windsock up`` on a directory of runs; stop it at the end."""
-    with process_serving([sys.executable, "-m", "windsock", "up", str(dir)], "/api/about") as server:
+    """Start ``barograph up`` on a directory of runs; stop it at the end."""
+    with process_serving([sys.executable, "-m", "barograph", "up", str(dir)], "/api/about") as server:
         yield server
 
 

@@ -74,7 +74,7 @@ Bar = Under | Flat | Linear
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is measured of windsock or of another tracker: ``make`` writes the data, ``measure`` reads it.
+    """What is measured of barograph or of another tracker: ``make`` writes the data, ``measure`` reads it.
 
     Each is called in a process of its own, with the size and a folder for it. ``measure`` returns its numbers.
     """
@@ -91,7 +91,7 @@ class Row:
     what: str
     unit: str  # of the sizes
     sizes: tuple[int, ...]
-    windsock: Subject
+    barograph: Subject
     should_be: tuple[Bar, ...]
     full: tuple[int, ...] = ()
     peers: Mapping[str, Subject] = field(default_factory=dict)

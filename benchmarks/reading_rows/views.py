@@ -29,11 +29,11 @@ def record_ranks(steps: int, folder: Path) -> None:
     """Record two ranks of a run that measure, and note how long their segments are after each step."""
     import ranks
 
-    import windsock
-    from windsock.journal.folder import RUN_FILE, segment_path
+    import barograph
+    from barograph.journal.format.folder import RUN_FILE, segment_path
 
     data = ranks.batches()
-    runs = [windsock.init(dir=folder, id="two", rank=rank, world_size=2, concurrent=True) for rank in range(2)]
+    runs = [barograph.init(dir=folder, id="two", rank=rank, world_size=2, concurrent=True) for rank in range(2)]
     sizes: list[list[int]] = [[], []]
     for step in range(steps):
         for run, of_rank in zip(runs, sizes, strict=True):
@@ -53,7 +53,7 @@ class GrowingRun:
     """A run of many ranks that is written step by step, from what two ranks have recorded."""
 
     def __init__(self, folder: Path, ranks: int, steps: int) -> None:
-        from windsock.journal.folder import RUN_FILE
+        from barograph.journal.format.folder import RUN_FILE
 
         self.folder = folder / "runs" / PROJECT / "many"
         self.folder.mkdir(parents=True)
@@ -103,10 +103,10 @@ def make_measured_names(ranks: int, folder: Path) -> None:
 
 def measure_measured_names(ranks: int, folder: Path) -> Numbers:
     """Measure the names of merged metrics, at first and after each new step."""
-    import windsock
+    import barograph
 
     run = GrowingRun(folder, ranks, MEASURED_STEPS)
-    view = windsock.open(run.folder)
+    view = barograph.open(run.folder)
     first, names = cpu_seconds(view.names)
     again = 0.0
     for _ in range(NEW_STEPS):
@@ -117,8 +117,8 @@ def measure_measured_names(ranks: int, folder: Path) -> Numbers:
 
 def make_heartbeats(beats: int, folder: Path) -> None:
     """Write the segments of ranks that have lived for so many heartbeats."""
-    from windsock.journal import frames
-    from windsock.journal.frames import Kind
+    from barograph.journal.format import frames
+    from barograph.journal.format.frames import Kind
 
     run = _empty_run(folder)
     counts = dict.fromkeys(("dropped", "waiting", "failed_writes", "failed_syncs"), 0)
@@ -132,20 +132,20 @@ def make_heartbeats(beats: int, folder: Path) -> None:
 
 def measure_heartbeats(beats: int, folder: Path) -> Numbers:
     """Measure opening the run and its status."""
-    import windsock
+    import barograph
 
-    opened, view = cpu_seconds(lambda: windsock.open(folder / PROJECT / "run"))
+    opened, view = cpu_seconds(lambda: barograph.open(folder / PROJECT / "run"))
     status, _ = cpu_seconds(lambda: view.status)
-    again, _ = cpu_seconds(lambda: windsock.open(folder / PROJECT / "run"))
+    again, _ = cpu_seconds(lambda: barograph.open(folder / PROJECT / "run"))
     numbers = {"open CPU s": opened, "status CPU s": status, "open again CPU s": again}
     return {**numbers, "events of a rank kept": len(view.events()) / BEATING_RANKS}
 
 
 def make_rank_names(ranks: int, folder: Path) -> None:
     """Write a run whose ranks log a few metrics."""
-    import windsock
+    import barograph
 
-    run = windsock.init(dir=folder, project=PROJECT, id="run", rank=0, world_size=ranks)
+    run = barograph.init(dir=folder, project=PROJECT, id="run", rank=0, world_size=ranks)
     for step in range(LOGGED_STEPS):
         run.log({"loss": 1.0, "lr": 0.1, "time/step": 2.0}, step=step)
     run.finish()
@@ -156,9 +156,9 @@ def make_rank_names(ranks: int, folder: Path) -> None:
 
 def measure_rank_names(ranks: int, folder: Path) -> Numbers:
     """Measure the names of all ranks, and a refresh after one rank has written."""
-    import windsock
+    import barograph
 
-    opened, view = cpu_seconds(lambda: windsock.open(folder / PROJECT / "run"))
+    opened, view = cpu_seconds(lambda: barograph.open(folder / PROJECT / "run"))
     names, _ = cpu_seconds(view.names)
     with (folder / PROJECT / "run" / "trainer.1.1.0.seg").open("ab") as segment:
         segment.write(_row(LOGGED_STEPS, ("loss", "lr", "time/step")))
@@ -184,7 +184,7 @@ def _opened_files(work: Any) -> tuple[int, Any]:
 
 def make_following(steps: int, folder: Path) -> None:
     """Write a run of one process that commits each step."""
-    from windsock.journal import frames
+    from barograph.journal.format import frames
 
     names = tuple(f"metric/{number}" for number in range(10))
     schema = frames.frame(frames.schema_payload(frames.schema_id(names), names))
@@ -195,11 +195,11 @@ def make_following(steps: int, folder: Path) -> None:
 
 def measure_following(steps: int, folder: Path) -> Numbers:
     """Measure what a page that is open asks for after each new step."""
-    import windsock
+    import barograph
 
     run = folder / PROJECT / "run"
     names = tuple(f"metric/{number}" for number in range(10))
-    view = windsock.open(run)
+    view = barograph.open(run)
     found = dict.fromkeys(("refresh CPU ms", "names and status CPU ms", "one series CPU ms"), 0.0)
     for step in range(steps, steps + FIRST_STEPS + NEW_STEPS):
         with (run / "trainer.0.1.0.seg").open("ab") as segment:
@@ -216,15 +216,15 @@ def measure_following(steps: int, folder: Path) -> Numbers:
 
 
 def _committed_row(step: int, names: tuple[str, ...]) -> bytes:
-    from windsock.journal import frames
-    from windsock.journal.frames import OPEN_STEP
+    from barograph.journal.format import frames
+    from barograph.journal.format.fields import OPEN_STEP
 
     return _row(OPEN_STEP, names, step) + frames.frame(frames.commit_payload(step, 1e9 + step))
 
 
 def _row(step: int, names: tuple[str, ...], second: int = 0) -> bytes:
-    from windsock.journal import frames
-    from windsock.journal.frames import Kind
+    from barograph.journal.format import frames
+    from barograph.journal.format.frames import Kind
 
     values = (float(second),) * len(names)
     row = frames.row_struct(len(names)).pack(Kind.ROW, frames.schema_id(names), step, 1e9 + second, *values)
@@ -245,7 +245,7 @@ ROWS = [
         unit="steps",
         sizes=(100, 500),
         full=(100, 1000, 3000),
-        windsock=Subject(make_overview, measure_overview),
+        barograph=Subject(make_overview, measure_overview),
         should_be=(
             Under("overview CPU ms", 100),
             Flat("overview CPU ms", floor=20),
@@ -258,7 +258,7 @@ ROWS = [
         unit="ranks",
         sizes=(8, 64),
         full=(8, 64, 256),
-        windsock=Subject(make_measured_names, measure_measured_names),
+        barograph=Subject(make_measured_names, measure_measured_names),
         should_be=(Under("names CPU s", 2), Linear("names CPU s", floor=0.1), Under("new step CPU ms", 200)),
     ),
     Row(
@@ -267,7 +267,7 @@ ROWS = [
         unit="heartbeats of a rank",
         sizes=(600, 6048),
         full=(6048, 60_480),
-        windsock=Subject(make_heartbeats, measure_heartbeats),
+        barograph=Subject(make_heartbeats, measure_heartbeats),
         should_be=(Under("peak MiB", 200), Under("events of a rank kept", 3), Flat("status CPU s", floor=0.01)),
     ),
     Row(
@@ -276,7 +276,7 @@ ROWS = [
         unit="ranks",
         sizes=(256, 2048),
         full=(256, 1024, 4096, 10_000),
-        windsock=Subject(make_rank_names, measure_rank_names),
+        barograph=Subject(make_rank_names, measure_rank_names),
         should_be=(Under("names CPU s", 1), Linear("names CPU s", floor=0.05), Under("one grew: files opened", 2)),
     ),
     Row(
@@ -285,7 +285,7 @@ ROWS = [
         unit="steps",
         sizes=(1000, 50_000),
         full=(1000, 100_000, 400_000),
-        windsock=Subject(make_following, measure_following),
+        barograph=Subject(make_following, measure_following),
         should_be=(Flat("names and status CPU ms", floor=1), Flat("a step CPU ms", floor=2)),
     ),
 ]

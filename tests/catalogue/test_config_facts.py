@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-import windsock
-from windsock.catalogue.config_facts import ConfigFacts
-from windsock.catalogue.resolution import RunNames
-from windsock.server.runs.open_runs import OpenRun, RunLocation
-from windsock.server.views.overview import overview
+import barograph
+from barograph.answers.open_run import OpenRun, RunLocation
+from barograph.answers.views.overview import overview
+from barograph.catalogue.evidence import ConfigFacts
+from barograph.catalogue.resolution import RunNames
 
 GRPO = {"num_generations": 8, "num_iterations": 1, "gradient_accumulation_steps": 4, "steps_per_generation": 4}
 VERL = {
@@ -50,11 +50,11 @@ def test_the_config_decides_between_frameworks(config: dict[str, Any]):
     assert "trl/grpo" in found.reasons[0].en
 
 
-def test_the_config_of_a_framework_does_not_make_windsock_s_names_its_own():
-    """A run that windsock records in veRL's loop has veRL's config."""
+def test_the_config_of_a_framework_does_not_make_barograph_s_names_its_own():
+    """A run that barograph records in veRL's loop has veRL's config."""
     config = {"actor": {"ppo_micro_batch_size_per_gpu": 4}}
     names = ["critic/score/mean", "actor/pg_clipfrac", "critic/entropy/mean"]
-    found = RunNames(names, prior="windsock:roll", config=config).match("critic/score/mean")
+    found = RunNames(names, prior="barograph:roll", config=config).match("critic/score/mean")
     assert found is not None
     assert found.metric.id == "reward/score/mean"
     other = RunNames(["critic/score/mean"], config=config).match("critic/score/mean")
@@ -64,7 +64,7 @@ def test_the_config_of_a_framework_does_not_make_windsock_s_names_its_own():
 
 def test_the_overview_says_that_the_kl_is_off():
     """With beta = 0 TRL computes no KL to the reference, which is not the same as not logging it."""
-    run = windsock.init(id="r", config={**GRPO, "beta": 0.0}, source="trl/grpo")
+    run = barograph.init(id="r", config={**GRPO, "beta": 0.0}, source="trl/grpo")
     for step in range(5):
         run.log({"reward": 1.0, "loss": 0.1}, step=step)
     run.finish()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from windsock.catalogue import compiled
-from windsock.catalogue.__main__ import main
-from windsock.catalogue.declarations import DATA, inspect, read
-from windsock.catalogue.registry import REGISTRY
-from windsock.catalogue.spec import CatalogueError
+from barograph.catalogue import declarations, registry
+from barograph.catalogue.__main__ import main
+from barograph.catalogue.declarations import DATA, inspect, read
+from barograph.catalogue.registry import REGISTRY
+from barograph.catalogue.spec import CatalogueError
 
 ENTRY = """
 ["ppo/made_up"]
@@ -49,17 +49,17 @@ def added(edit: Edit) -> Callable[[str, str], list[str]]:
 
 
 def test_the_compiled_file_is_current():
-    """The checked-in file is built from the text files; ``python -m windsock.catalogue build`` rebuilds it."""
-    stale = "src/windsock/catalogue/compiled.json is stale: run python -m windsock.catalogue build"
-    assert Path(compiled.FILE).read_text(encoding="utf-8") == compiled.encode(read()), stale
+    """The checked-in file is built from the text files; ``python -m barograph.catalogue build`` rebuilds it."""
+    stale = "src/barograph/catalogue/compiled.json is stale: run python -m barograph.catalogue build"
+    assert Path(registry.COMPILED_FILE).read_text(encoding="utf-8") == declarations.encode(read()), stale
 
 
 def test_the_registry_has_what_the_files_declare():
     """Loading the compiled file gives the very records that the text files declare."""
     declared = read()
-    own = compiled.encode(declared).splitlines()
+    own = declarations.encode(declared).splitlines()
     declared.metrics = [metric for metric in REGISTRY.metrics() if metric.family != "custom"]
-    assert compiled.encode(declared).splitlines() == own
+    assert declarations.encode(declared).splitlines() == own
 
 
 def test_a_complete_entry_has_no_mistakes(added: Callable[[str, str], list[str]]):

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-import windsock
-from windsock.catalogue.define import define
-from windsock.catalogue.describe import describe
-from windsock.catalogue.names import recognise
-from windsock.catalogue.registry import REGISTRY, vocabulary_name
-from windsock.catalogue.spec import Band, CatalogueError, Difference, Metric, MetricName, Text
+import barograph
+from barograph.catalogue.describe import describe
+from barograph.catalogue.names import recognise
+from barograph.catalogue.registry import REGISTRY, vocabulary_name
+from barograph.catalogue.spec import Band, CatalogueError, Difference, Metric, MetricName, Text
+from barograph.catalogue.user_metrics import define
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +49,8 @@ def test_an_own_metric_may_have_two_languages():
 
 
 def test_everything_that_define_takes_is_public():
-    """A metric with every field can be declared with names of ``windsock`` alone."""
-    ws = windsock
+    """A metric with every field can be declared with names of ``barograph`` alone."""
+    ws = barograph
     per_cent = ws.Difference(("unit",), ws.Text("In per cent.", "以百分数表示。"), 0.01)
     metric = ws.define(
         "custom/full",
@@ -62,7 +62,7 @@ def test_everything_that_define_takes_is_public():
         related=[ws.RelatedMetric("policy/kl_k2", ws.Text("Another thing.", "另一个量。"))],
     )
     assert isinstance(metric, ws.Metric)
-    assert ws.translate("x", to="windsock", source="verl").factor == 0.01
+    assert ws.translate("x", to="barograph", source="verl").factor == 0.01
 
 
 def test_an_id_cannot_be_defined_twice():
@@ -102,7 +102,7 @@ def test_a_name_cannot_belong_to_two_metrics():
         ({"names": (MetricName("x", "trl", "", Difference(("colour",), Text("a", "b"))),)}, "colour"),
         ({"names": (MetricName("x", "trl", "", Difference(("sign",), Text("a", ""))),)}, "note is missing in Chinese"),
         (
-            {"names": (MetricName("x", "windsock:trl", "", Difference(("sign",), Text("a", "b"), -1.0)),)},
+            {"names": (MetricName("x", "barograph:trl", "", Difference(("sign",), Text("a", "b"), -1.0)),)},
             "only its unit may differ",
         ),
     ],
@@ -120,8 +120,8 @@ def test_a_metric_is_frozen():
         REGISTRY.metric("policy/kl_k2").unit = "bits"  # type: ignore[misc]
 
 
-def test_windsock_writes_an_id_where_a_vocabulary_has_no_name():
-    """Every metric has a name in every vocabulary that windsock writes."""
+def test_barograph_writes_an_id_where_a_vocabulary_has_no_name():
+    """Every metric has a name in every vocabulary that barograph writes."""
     metric: Metric = REGISTRY.metric("policy/kl_k2")
     assert vocabulary_name(metric, "roll").pattern == "actor/approxkl"
     assert vocabulary_name(metric, "trinity").pattern == "policy/kl_k2"

@@ -1,4 +1,4 @@
-"""``windsock explain`` explains a name: plain on a pipe, in two languages, and as JSON."""
+"""``barograph explain`` explains a name: plain on a pipe, in two languages, and as JSON."""
 
 import argparse
 import json
@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from windsock.catalogue.describe import describe, families
-from windsock.cli import explain
-from windsock.terminal.explain import cells, wrap
+from barograph.apps.cli import names
+from barograph.apps.terminal.layout import cells, wrap
+from barograph.catalogue.describe import describe, families
 
 EXAMPLES = [
     ("policy/kl_exact", ["Exact KL", "actor/policykl"]),
@@ -31,8 +31,8 @@ EXAMPLES = [
 def run_explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """Run the command; return exit code, output and errors."""
     parser = argparse.ArgumentParser()
-    explain.add_arguments(parser)
-    code = explain.run(parser.parse_args(arguments))
+    names.add_explain_arguments(parser)
+    code = names.run_explain(parser.parse_args(arguments))
     printed = capsys.readouterr()
     return code, printed.out, printed.err
 
@@ -73,7 +73,7 @@ def test_every_metric_can_be_explained_in_both_languages():
     for _, _, _, metrics in families():
         for metric in metrics:
             for lang in ("en", "zh"):
-                explanation = describe(metric.id, lang, "windsock")
+                explanation = describe(metric.id, lang, "barograph")
                 assert explanation is not None
                 assert explanation.about
                 assert explanation.healthy
@@ -85,7 +85,7 @@ def test_a_name_of_several_meanings_lists_them(capsys: pytest.CaptureFixture[str
     code, out, _ = run_explain(capsys, "actor/policykl", "--lang", "en")
     assert code == 0
     assert "actor/policykl has 2 meanings" in out
-    assert out.index("policy/kl_exact") < out.index("windsock:roll")
+    assert out.index("policy/kl_exact") < out.index("barograph:roll")
     assert out.index("policy/kl_k1") < out.index("\n     roll\n")
     assert "What healthy looks like" not in out
 
@@ -143,7 +143,7 @@ def test_without_a_name_all_families_are_listed(arguments: list[str], capsys: py
 def test_a_terminal_gets_colour():
     """On a real terminal the same text has escape codes."""
     code = (
-        "import argparse\nfrom windsock.cli import explain\np = argparse.ArgumentParser()\n"
+        "import argparse\nfrom barograph.apps.cli import explain\np = argparse.ArgumentParser()\n"
         "explain.add_arguments(p)\nexplain.run(p.parse_args(['val/ratio', '--lang', 'en']))"
     )
     leader, follower = pty.openpty()

@@ -8,24 +8,24 @@ import math
 import numpy as np
 import pytest
 
-import windsock
-from windsock.catalogue.describe import describe
-from windsock.catalogue.registry import REGISTRY
-from windsock.catalogue.translate import Translation, translate
+import barograph
+from barograph.catalogue.describe import describe
+from barograph.catalogue.registry import REGISTRY
+from barograph.catalogue.translate import Translation, translate
 
 BYPASS = "verl/bypass"
 
 
 def note(name: str, source: str, lang: str = "en") -> str:
-    """Return the notes that ``windsock explain`` prints for a name of a writer, on one line."""
+    """Return the notes that ``barograph explain`` prints for a name of a writer, on one line."""
     explanation = describe(name, lang, source)
     assert explanation is not None
     return " ".join(meaning.note for meaning in explanation.asked)
 
 
 def differing(name: str, source: str) -> Translation:
-    """Translate a framework's name to windsock's id, which must have a note in both languages."""
-    translation = translate(name, to="windsock", source=source)
+    """Translate a framework's name to barograph's id, which must have a note in both languages."""
+    translation = translate(name, to="barograph", source=source)
     assert not translation.same
     assert translation.note is not None
     assert any("一" <= char <= "鿿" for char in translation.note.zh)
@@ -37,21 +37,21 @@ def differing(name: str, source: str) -> Translation:
     [("rollout_corr/log_ppl_diff", "verl"), ("actor/rollout_corr/log_ppl_diff", BYPASS)],
 )
 def test_verls_log_perplexity_difference_has_the_other_sign(name: str, source: str):
-    """The number of veRL is trainer minus rollout, windsock's rollout minus trainer: the factor is −1 both ways."""
+    """The number of veRL is trainer minus rollout, barograph's rollout minus trainer: the factor is −1 both ways."""
     translation = differing(name, source)
     assert (translation.name, translation.factor) == ("policy/mismatch/log_perplexity/difference", -1.0)
-    back = translate("policy/mismatch/log_perplexity/difference", to=source, source="windsock")
+    back = translate("policy/mismatch/log_perplexity/difference", to=source, source="barograph")
     assert (back.name, back.factor) == ("rollout_corr/log_ppl_diff", -1.0)
     assert "trainer minus rollout" in note(name, source)
 
 
 def test_the_notes_on_perplexities_hold_for_measured_numbers():
-    """On a batch with one aborted row, windsock's numbers relate to veRL's rules as the notes say."""
+    """On a batch with one aborted row, barograph's numbers relate to veRL's rules as the notes say."""
     generator = np.random.default_rng(17)
     old, roll = -generator.random((2, 4, 5))
     mask = np.ones((4, 5))
     mask[3] = 0.0
-    measured = windsock.measure(windsock.Batch(old_log_probs=old, rollout_log_probs=roll, response_mask=mask))
+    measured = barograph.measure(barograph.Batch(old_log_probs=old, rollout_log_probs=roll, response_mask=mask))
     # As veRL: a row without a token has mean log-prob 0, and the mean is over all rows.
     old_means, roll_means = (old * mask).sum(1) / 5, (roll * mask).sum(1) / 5
     theirs = float(np.mean(roll_means - old_means))
@@ -80,7 +80,7 @@ def test_verls_largest_log_perplexity_difference_is_minus_the_smallest():
     ],
 )
 def test_aborted_rows_are_in_verls_perplexities(key: str, count: str):
-    """A row without a token has mean log-prob 0 in veRL and stays in the mean; windsock leaves it out."""
+    """A row without a token has mean log-prob 0 in veRL and stays in the mean; barograph leaves it out."""
     for name, source in ((f"rollout_corr/{key}", "verl"), (f"actor/rollout_corr/{key}", BYPASS)):
         differing(name, source)
         assert "without a response token" in note(name, source)
@@ -89,7 +89,7 @@ def test_aborted_rows_are_in_verls_perplexities(key: str, count: str):
 
 @pytest.mark.parametrize("stat", ["mean", "max", "min"])
 def test_verls_length_without_aborted_rows_is_of_the_attention_mask(stat: str):
-    """Tool tokens are in veRL's lengths, so they are not windsock's."""
+    """Tool tokens are in veRL's lengths, so they are not barograph's."""
     translation = differing(f"response_length_non_aborted/{stat}", "verl")
     assert translation.factor is None
     assert "attention mask" in note(f"response_length_non_aborted/{stat}", "verl")
@@ -101,7 +101,7 @@ def test_trinitys_entropy_is_taken_before_the_update_and_reduced_like_a_loss():
     for source in ("trinity", "verl"):
         assert "before the update" in note("actor/entropy", source)
         assert "loss_agg_mode" in note("actor/entropy", source)
-    assert translate("actor/entropy", to="windsock", source="windsock:trinity").same
+    assert translate("actor/entropy", to="barograph", source="barograph:trinity").same
 
 
 @pytest.mark.parametrize(
@@ -113,15 +113,15 @@ def test_trinitys_entropy_is_taken_before_the_update_and_reduced_like_a_loss():
     ],
 )
 def test_roll_counts_groups_by_exact_scores(name: str, rule: str):
-    """ROLL's groups have scores of exactly 0 or 1; windsock compares with the score of a right answer."""
+    """ROLL's groups have scores of exactly 0 or 1; barograph compares with the score of a right answer."""
     assert differing(name, "roll").factor is None
     assert rule in note(name, "roll")
 
 
 def test_partial_scores_are_counted_as_the_notes_say():
-    """A group of 0 and 0.5 has no right answer in windsock; by ROLL's rule it is mixed."""
+    """A group of 0 and 0.5 has no right answer in barograph; by ROLL's rule it is mixed."""
     scores, groups = np.array([0.0, 0.5, 1.0, 1.0]), np.array([0, 0, 1, 1])
-    measured = windsock.measure(windsock.Batch(scores=scores, groups=groups, response_mask=np.ones((4, 2))))
+    measured = barograph.measure(barograph.Batch(scores=scores, groups=groups, response_mask=np.ones((4, 2))))
     assert measured["reward/groups/solved_none"] == 0.5
     assert measured["reward/groups/solved_some"] == 0.0
     assert not np.all(scores[:2] == 0.0)  # so that ROLL counts no group as all incorrect
@@ -146,7 +146,7 @@ def test_rolls_weighted_loss_is_not_always_the_metric():
     assert "seq-mean-token-sum-norm" in note("actor/weighted_pg_loss", "roll")
 
 
-@pytest.mark.parametrize("to", ["verl", "trinity", "slime", "windsock:roll"])
+@pytest.mark.parametrize("to", ["verl", "trinity", "slime", "barograph:roll"])
 def test_rolls_policykl_is_not_converted_by_its_sign_alone(to: str):
     """ROLL reduces policykl with loss_agg_mode, so no factor turns it into a token mean."""
     assert translate("actor/policykl", to=to, source="roll").factor is None
@@ -205,7 +205,7 @@ def test_the_two_rules_of_sum_norm_are_stated(id: str):
     """Every loss says who divides by the number of sequences and who does not."""
     text = " ".join(trap.note.en for trap in REGISTRY.metric(id).traps)
     assert "seq-mean-token-sum-norm" in text
-    assert "windsock and veRL since 0.7.1 divide by the norm and by the number of sequences" in text
+    assert "barograph and veRL since 0.7.1 divide by the norm and by the number of sequences" in text
     assert "ROLL, Trinity and veRL up to 0.7.0 divide by the norm alone" in text
 
 

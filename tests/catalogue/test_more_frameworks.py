@@ -2,8 +2,8 @@
 
 import pytest
 
-from windsock.catalogue.headline import headline_values
-from windsock.catalogue.resolution import RunNames
+from barograph.catalogue.headline import headline_values
+from barograph.catalogue.resolution import RunNames
 
 HF = ["loss", "grad_norm", "learning_rate", "epoch"]
 MEMORY = ["peak_memory_active", "peak_memory_alloc", "peak_memory_reserved"]

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windsock.catalogue.names import recognise
-from windsock.catalogue.patterns import declared_placeholder, expand, fill
-from windsock.catalogue.registry import REGISTRY
-from windsock.catalogue.resolution import RunNames
-from windsock.catalogue.similar import nearest
-from windsock.catalogue.spec import CatalogueError, placeholders
+from barograph.catalogue.names import recognise
+from barograph.catalogue.registry import REGISTRY, declared_placeholder, expand, fill
+from barograph.catalogue.resolution import RunNames
+from barograph.catalogue.spec import CatalogueError, placeholders
+from barograph.catalogue.suggestions import nearest
 
 
 def meant(name: str, source: str | None = None) -> list[str]:
@@ -164,18 +163,20 @@ def test_one_key_of_trl_means_four_things():
     assert {metric.id for metric in recognition.metrics} == of_policy | {"preference/kto_kl"}
 
 
-def test_what_windsock_says_of_itself_is_known_in_every_run():
+def test_what_barograph_says_of_itself_is_known_in_every_run():
     """A sick run has hundreds of such names: nobody is asked what they mean, and they do not hide its framework."""
     logged = ["actor/pg_loss", "actor/ppo_kl", "critic/score/mean", "response_length/clip_ratio"]
     own = {
-        "windsock/nonfinite/my/own/by/math": "windsock/nonfinite/{name}",
-        "windsock/problems/samples": "windsock/problems/{part}",
-        "windsock/relay/wandb/lag_rows": "windsock/relay/{tracker}/lag_rows",
-        "windsock/transfer/lag_bytes": "windsock/transfer/lag_bytes",
-        "windsock/spool/lag_bytes": "windsock/spool/lag_bytes",
-        "windsock/journal/dropped": "windsock/journal/dropped",
-    } | {f"windsock/nonfinite/{name}/{number}": "windsock/nonfinite/{name}" for name in logged for number in range(50)}
-    for source in (None, "verl", "windsock:roll"):
+        "barograph/nonfinite/my/own/by/math": "barograph/nonfinite/{name}",
+        "barograph/problems/samples": "barograph/problems/{part}",
+        "barograph/relay/wandb/lag_rows": "barograph/relay/{tracker}/lag_rows",
+        "barograph/transfer/lag_bytes": "barograph/transfer/lag_bytes",
+        "barograph/spool/lag_bytes": "barograph/spool/lag_bytes",
+        "barograph/journal/dropped": "barograph/journal/dropped",
+    } | {
+        f"barograph/nonfinite/{name}/{number}": "barograph/nonfinite/{name}" for name in logged for number in range(50)
+    }
+    for source in (None, "verl", "barograph:roll"):
         names = RunNames([*logged, *own], source=source)
         assert names.source == RunNames(logged, source=source).source
         assert names.unknown == []
@@ -183,9 +184,9 @@ def test_what_windsock_says_of_itself_is_known_in_every_run():
 
 
 def test_who_writes_policykl_matters():
-    """ROLL's own policykl and windsock's are different metrics under one name."""
+    """ROLL's own policykl and barograph's are different metrics under one name."""
     assert meant("actor/policykl") == ["policy/kl_exact", "policy/kl_k1"]
-    assert meant("actor/policykl", "windsock:roll") == ["policy/kl_exact"]
+    assert meant("actor/policykl", "barograph:roll") == ["policy/kl_exact"]
     assert meant("actor/policykl", "roll") == ["policy/kl_k1"]
 
 
@@ -218,7 +219,7 @@ paths = st.lists(segments, min_size=1, max_size=3).map("/".join)
 @given(taskset=paths, metric=segments, k=st.integers(1, 999))
 def test_an_evaluation_name_is_parsed(taskset: str, metric: str, k: int):
     """Any task set is found again, with or without slashes."""
-    match = recognise(f"eval/{taskset}/{metric}/worst@{k}", "windsock:trinity").match
+    match = recognise(f"eval/{taskset}/{metric}/worst@{k}", "barograph:trinity").match
     assert match is not None
     assert dict(match.filled) == {"taskset": taskset, "metric": metric, "k": str(k)}
 
@@ -230,7 +231,7 @@ def test_an_evaluation_name_is_parsed(taskset: str, metric: str, k: int):
 )
 def test_a_memory_name_is_parsed(phase: str, device: int, moment: str):
     """Any phase is found again, with or without slashes."""
-    match = recognise(f"memory/{phase}/{moment}/reserved/{device}", "windsock:roll").match
+    match = recognise(f"memory/{phase}/{moment}/reserved/{device}", "barograph:roll").match
     assert match is not None
     assert dict(match.filled) == {"phase": phase, "moment": moment, "device": str(device)}
 
@@ -370,20 +371,20 @@ def test_unknown_names_give_no_producer():
 
 def test_the_catalogue_loads_nothing_but_the_standard_library():
     """Recognising names loads neither NumPy nor a terminal library."""
-    code = "import sys\nfrom windsock.catalogue.names import recognise\nrecognise('kl')\nprint(*sys.modules)"
+    code = "import sys\nfrom barograph.catalogue.names import recognise\nrecognise('kl')\nprint(*sys.modules)"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert {"numpy", "rich", "torch", "msgspec"}.isdisjoint(output.split())
 
 
 @pytest.mark.parametrize("counter", ["dropped", "waiting", "failed_writes", "failed_syncs"])
 def test_the_journals_own_counters_are_known(counter: str):
-    """What windsock logs about itself is explained as well."""
-    assert recognise(f"windsock/journal/{counter}").match is not None
+    """What barograph logs about itself is explained as well."""
+    assert recognise(f"barograph/journal/{counter}").match is not None
 
 
 @pytest.mark.parametrize("what", ["lag_rows", "errors", "state"])
 def test_the_metrics_of_a_delivery_are_known(what: str):
     """Of every tracker, by its name."""
-    match = recognise(f"windsock/relay/wandb/{what}").match
+    match = recognise(f"barograph/relay/wandb/{what}").match
     assert match is not None
-    assert match.metric.id == f"windsock/relay/{{tracker}}/{what}"
+    assert match.metric.id == f"barograph/relay/{{tracker}}/{what}"

@@ -1,6 +1,6 @@
 """Names of real training logs are recognised, and those that a verdict or the overview uses mean what they should.
 
-The logs are found through WINDSOCK_REALRUNS (default ../shared/realruns); without them these tests are skipped.
+The logs are found through BAROGRAPH_REALRUNS (default ../shared/realruns); without them these tests are skipped.
 """
 
 import csv
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from windsock.catalogue import coverage
-from windsock.catalogue.headline import headline_values
-from windsock.catalogue.resolution import RunNames
+from barograph.catalogue import reference_pages
+from barograph.catalogue.headline import headline_values
+from barograph.catalogue.resolution import RunNames
 
-FOLDER = Path(os.environ.get("WINDSOCK_REALRUNS", "../shared/realruns"))
+FOLDER = Path(os.environ.get("BAROGRAPH_REALRUNS", "../shared/realruns"))
 RUNS = sorted(path.parent.name for path in FOLDER.glob("*/series.csv")) if FOLDER.is_dir() else []
-needs_runs = pytest.mark.skipif(not RUNS, reason=f"no logs in {FOLDER}; set WINDSOCK_REALRUNS")
+needs_runs = pytest.mark.skipif(not RUNS, reason=f"no logs in {FOLDER}; set BAROGRAPH_REALRUNS")
 
 # By hand, from the sources of the frameworks: what each name is that a verdict or the overview may use.
 AREAL = {
@@ -127,8 +127,8 @@ def test_every_value_that_is_shown_means_what_the_table_says(run: str):
 @needs_runs
 @pytest.mark.skipif(not (FOLDER / "truth.json").is_file(), reason="the table is of the logs with truth.json")
 def test_the_shares_in_the_docs_are_those_of_the_logs():
-    """The table of docs/metrics.md is current: python -m windsock.catalogue coverage FOLDER writes it."""
-    assert coverage.measure(FOLDER) == coverage.read()
+    """The table of docs/metrics.md is current: python -m barograph.catalogue coverage FOLDER writes it."""
+    assert reference_pages.measure_coverage(FOLDER) == reference_pages.read_coverage()
 
 
 @needs_runs

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from windsock.catalogue.reference_pages import FILES, page, write
-from windsock.catalogue.registry import REGISTRY
+from barograph.catalogue.reference_pages import FILES, page, write
+from barograph.catalogue.registry import REGISTRY
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_the_page_is_current(lang: str):
-    """The file in docs is the generated one: run ``python -m windsock.catalogue build`` after a change."""
+    """The file in docs is the generated one: run ``python -m barograph.catalogue build`` after a change."""
     assert (DOCS / FILES[lang]).read_text(encoding="utf-8") == page(lang)
 
 

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from windsock.catalogue import names as names_module
-from windsock.catalogue.headline import headline_values, undecided_values
-from windsock.catalogue.names import candidates
-from windsock.catalogue.resolution import RunNames
-from windsock.catalogue.spec import CatalogueError
+from barograph.catalogue import names as names_module
+from barograph.catalogue.headline import headline_values, undecided_values
+from barograph.catalogue.names import candidates
+from barograph.catalogue.resolution import RunNames
+from barograph.catalogue.spec import CatalogueError
 
 HF = ["loss", "grad_norm", "learning_rate", "epoch"]
 GRPO = [*HF, "reward", "reward_std", "completion_length", "kl", "rewards/format_reward_func"]
@@ -223,12 +223,12 @@ def test_a_pattern_for_any_name_needs_a_run_of_its_framework():
     assert RunNames(["loss", "reward", "grad_norm", "train/my/own"]).unknown == ["train/my/own"]
 
 
-def test_a_run_of_windsock_states_its_source():
-    """The policykl of windsock itself is not ROLL's, unless most names are ROLL's."""
+def test_a_run_of_barograph_states_its_source():
+    """The policykl of barograph itself is not ROLL's, unless most names are ROLL's."""
     ours = ["actor/policykl", "actor/approxkl", "policy/ratio/p99"]
-    assert meaning(ours, "actor/policykl", prior="windsock:roll") == "policy/kl_exact"
+    assert meaning(ours, "actor/policykl", prior="barograph:roll") == "policy/kl_exact"
     theirs = ["actor/policykl", "actor/approxkl", "time/step_rollout", "critic/kl_coef", "actor/kl_loss@mean"]
-    assert meaning(theirs, "actor/policykl", prior="windsock:roll") == "policy/kl_k1"
+    assert meaning(theirs, "actor/policykl", prior="barograph:roll") == "policy/kl_k1"
 
 
 def test_reasons_name_what_decided():

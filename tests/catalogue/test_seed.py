@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from windsock.catalogue.names import recognise
-from windsock.catalogue.patterns import fill
-from windsock.catalogue.registry import REGISTRY, vocabulary_name
-from windsock.catalogue.spec import placeholders
+from barograph.catalogue.names import recognise
+from barograph.catalogue.registry import REGISTRY, fill, vocabulary_name
+from barograph.catalogue.spec import placeholders
 
 SEED = Path(__file__).parents[1] / "data" / "seed_metrics.tsv"
 HARD = {
@@ -35,10 +34,10 @@ def hard(pattern: str) -> str:
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['vocabulary']} {row['name']}" for row in ROWS])
 def test_a_documented_name_has_one_complete_metric(row: dict[str, str]):
-    """A documented name is found in windsock's vocabulary and in the framework's own, with every field filled."""
+    """A documented name is found in barograph's vocabulary and in the framework's own, with every field filled."""
     name = hard(row["name"])
-    ours = recognise(name, source=f"windsock:{row['vocabulary']}").match
-    assert ours is not None, f"{name} is not known as windsock:{row['vocabulary']}"
+    ours = recognise(name, source=f"barograph:{row['vocabulary']}").match
+    assert ours is not None, f"{name} is not known as barograph:{row['vocabulary']}"
     assert recognise(name, source=row["vocabulary"]).matches, "not known as the framework's own"
     metric = ours.metric
     for text in (metric.title, metric.about, metric.look, metric.next):
@@ -54,10 +53,10 @@ def test_a_documented_name_has_one_complete_metric(row: dict[str, str]):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['vocabulary']} {row['name']}" for row in ROWS])
-def test_what_windsock_writes_is_the_documented_name(row: dict[str, str]):
+def test_what_barograph_writes_is_the_documented_name(row: dict[str, str]):
     """The catalogue returns exactly the documented name, placeholders included."""
     name = hard(row["name"])
-    match = recognise(name, source=f"windsock:{row['vocabulary']}").match
+    match = recognise(name, source=f"barograph:{row['vocabulary']}").match
     assert match is not None
     assert fill(vocabulary_name(match.metric, row["vocabulary"]).pattern, match.filled) == name
 
@@ -93,11 +92,11 @@ def test_every_metric_is_written_in_both_languages():
                 assert any("一" <= char <= "鿿" for char in name.difference.note.zh), f"{metric.id} {name}"
 
 
-def test_names_of_windsock_have_the_placeholders_of_the_id():
-    """Every name that windsock writes can be filled with the placeholders of the id."""
+def test_names_of_barograph_have_the_placeholders_of_the_id():
+    """Every name that barograph writes can be filled with the placeholders of the id."""
     for metric in REGISTRY.metrics():
         for name in metric.names:
-            if name.producer.startswith("windsock"):
+            if name.producer.startswith("barograph"):
                 assert set(placeholders(name.pattern)) == set(metric.placeholders), (metric.id, name)
 
 
@@ -105,7 +104,7 @@ def test_an_id_has_one_unit_in_every_vocabulary():
     """A name that equals the id has the unit of the metric."""
     for metric in REGISTRY.metrics():
         for name in metric.names:
-            if name.producer.startswith("windsock") and name.pattern == metric.id:
+            if name.producer.startswith("barograph") and name.pattern == metric.id:
                 assert name.same, metric.id
 
 

@@ -6,16 +6,16 @@ that a translation has to convert, to note or to reject.
 
 import pytest
 
-from windsock.catalogue.names import recognise
-from windsock.catalogue.registry import REGISTRY
-from windsock.catalogue.translate import Translation, TranslationError, translate
+from barograph.catalogue.names import recognise
+from barograph.catalogue.registry import REGISTRY
+from barograph.catalogue.translate import Translation, TranslationError, translate
 
 # concept | source | name | metric, and below it what the name becomes for others:
 # "=" the equal name, "~" a name with a note, "x" refused, with words of the reason
 TABLE = """
 raw reward | roll | critic/score/mean | reward/score/mean
-    windsock:roll = critic/score/mean
-    windsock:trl = objective/scores
+    barograph:roll = critic/score/mean
+    barograph:trl = objective/scores
     trl/ppo ~ objective/scores
     trl/grpo ~ reward
     verl ~ critic/score/mean
@@ -28,7 +28,7 @@ raw reward | trinity | rollout/reward/mean | rollout/{key}/mean
 raw reward | prime-rl | train/agg/all/solver/reward/mean | reward/score/mean
     roll ~ critic/score/mean
 shaped reward | verl | critic/rewards/mean | reward/shaped_not_aborted/mean
-    windsock:trinity = critic/rewards/mean
+    barograph:trinity = critic/rewards/mean
     roll ~ critic/rewards/mean
     trl/ppo ~ objective/rlhf_reward
 shaped reward | slime | rollout/rewards | reward/shaped/mean
@@ -45,7 +45,7 @@ advantage | verl | critic/advantages/mean | reward/advantages/mean
     roll = critic/advantages/mean
     trinity ~ critic/advantages/mean
 response length | roll | token/response_length/mean | tokens/response_length/mean
-    windsock:trinity = response_length/mean
+    barograph:trinity = response_length/mean
     verl ~ response_length/mean
     trl/grpo ~ completions/mean_length
     slime = rollout/response_len/mean
@@ -57,7 +57,7 @@ truncation | slime | rollout/truncated_ratio | tokens/response_truncated
     trl/grpo ~ completions/clipped_ratio
     trinity x longest
 clip fraction | roll | actor/clipfrac@sum | policy/clip_fraction
-    windsock:trinity ~ actor/pg_clipfrac
+    barograph:trinity ~ actor/pg_clipfrac
     trl/ppo ~ policy/clipfrac_avg
     trl/grpo ~ clip_ratio/region_mean
     slime ~ train/pg_clipfrac
@@ -184,7 +184,7 @@ MFU | verl | perf/mfu/actor | system/mfu/{model}
 GPU memory | roll | memory/train_step/end/onload/max_allocated/0 | memory/{phase}/{moment}/max_allocated/{device}
     verl x no name
 GPU memory | verl/engine | actor/perf/max_memory_allocated_gb | memory/step/max_allocated
-    windsock:trinity ~ perf/max_memory_allocated_gb
+    barograph:trinity ~ perf/max_memory_allocated_gb
     prime-rl x no name
 GPU memory | prime-rl | perf/peak_memory | memory/step/max_reserved
     verl ~ perf/max_memory_reserved_gb
@@ -276,9 +276,9 @@ def test_1_the_sign_of_rolls_policykl_is_inverted(to: str):
 
 def test_1_rolls_policykl_is_not_the_exact_kl_of_the_documentation():
     """ROLL's number is translated to the k1 name, with a note, never to the exact KL."""
-    translation = translate("actor/policykl", to="windsock:roll", source="roll")
+    translation = translate("actor/policykl", to="barograph:roll", source="roll")
     assert (translation.name, translation.same) == ("actor/policykl_k1", False)
-    assert recognise("actor/policykl", "windsock:roll").metrics[0].estimator == "exact"
+    assert recognise("actor/policykl", "barograph:roll").metrics[0].estimator == "exact"
 
 
 @pytest.mark.parametrize(
@@ -308,10 +308,10 @@ def test_3_a_sum_per_sequence_is_not_a_mean_per_token(name: str, to: str):
 
 def test_4_the_non_score_reward_is_negative_as_the_code_has_it():
     """The non-score reward follows TRL's code: minus beta times KL; a trap mentions the documentation."""
-    metric = recognise("objective/non_score_reward", "windsock:trl").metrics[0]
+    metric = recognise("objective/non_score_reward", "barograph:trl").metrics[0]
     assert "−β" in metric.formula.en
     assert any("documentation" in trap.note.en for trap in metric.traps)
-    translation = translate("objective/non_score_reward", to="windsock:trl", source="trl/ppo")
+    translation = translate("objective/non_score_reward", to="barograph:trl", source="trl/ppo")
     assert translation.name == "objective/non_score_reward"
 
 
@@ -336,9 +336,9 @@ def test_6_rolls_value_clip_fraction_may_be_an_error():
 
 def test_7_padding_dilutes_rolls_older_ratio_fractions():
     """The unmasked fractions of the older era are not translated; the newer ones get a note."""
-    assert "padding" in rejection("actor/ppo_ratio_clipfrac", "windsock:roll", "roll/2025-11")
-    assert translate("actor/ppo_ratio_clipfrac", to="windsock:roll", source="roll/0.2").note is not None
-    assert "depends on its writer" in rejection("actor/ppo_ratio_clipfrac", "windsock:roll", "roll")
+    assert "padding" in rejection("actor/ppo_ratio_clipfrac", "barograph:roll", "roll/2025-11")
+    assert translate("actor/ppo_ratio_clipfrac", to="barograph:roll", source="roll/0.2").note is not None
+    assert "depends on its writer" in rejection("actor/ppo_ratio_clipfrac", "barograph:roll", "roll")
 
 
 def test_8_a_reducer_tag_is_stripped_and_kept_but_at_k_is_not_one():
@@ -365,7 +365,7 @@ def test_8_a_reducer_tag_is_stripped_and_kept_but_at_k_is_not_one():
 )
 def test_9_the_clip_fraction_is_one_concept_with_stated_weights(source: str, name: str):
     """Every framework's clip fraction is the same share, averaged differently, as the note states."""
-    translation = translate(name, to="windsock:roll", source=source)
+    translation = translate(name, to="barograph:roll", source=source)
     assert translation.name == "actor/clipfrac"
     assert not translation.same
     assert translation.note is not None
@@ -449,17 +449,17 @@ def test_16_lossy_exports_are_not_inverted():
 
 def test_a_unit_converts_both_ways():
     """Per cent and milliseconds are arithmetic."""
-    assert translate("perf/mfu", to="windsock:trinity", source="prime-rl").factor == pytest.approx(0.01)
-    there = translate("timing_per_token_ms/ref", to="windsock:trinity", source="verl")
+    assert translate("perf/mfu", to="barograph:trinity", source="prime-rl").factor == pytest.approx(0.01)
+    there = translate("timing_per_token_ms/ref", to="barograph:trinity", source="verl")
     assert there.factor == pytest.approx(1.0)
-    ours = translate("timing_per_token_ms/ref", to="windsock", source="windsock:trinity")
+    ours = translate("timing_per_token_ms/ref", to="barograph", source="barograph:trinity")
     assert ours == Translation("time/per_token/ref", True, 0.001, None)
 
 
 def test_an_ambiguous_name_lists_its_meanings():
     """Without a source, the reason lists the writers and their meanings."""
     reason = rejection("actor/policykl", "trl")
-    assert "windsock:roll → policy/kl_exact" in reason
+    assert "barograph:roll → policy/kl_exact" in reason
     assert "roll → policy/kl_k1" in reason
 
 
@@ -469,8 +469,8 @@ def test_an_unknown_name_gets_similar_names():
 
 
 def test_a_concept_without_a_name_is_written_under_its_id():
-    """In windsock's vocabularies a metric without a name is written under its id."""
-    assert translate("actor/approxkl", to="windsock:trinity", source="windsock:roll") == Translation(
+    """In barograph's vocabularies a metric without a name is written under its id."""
+    assert translate("actor/approxkl", to="barograph:trinity", source="barograph:roll") == Translation(
         "policy/kl_k2", True
     )
 
@@ -482,13 +482,13 @@ def test_an_evaluation_prefix_is_not_training():
 
 @pytest.mark.parametrize("vocabulary", ["roll", "trl", "trinity"])
 def test_our_vocabularies_translate_into_each_other_without_loss(vocabulary: str):
-    """Every name that windsock writes has an equal name in its other vocabularies, and translates back."""
+    """Every name that barograph writes has an equal name in its other vocabularies, and translates back."""
     for metric in REGISTRY.metrics():
         for name in metric.names:
-            if name.producer == f"windsock:{vocabulary}" and "{" not in name.pattern:
+            if name.producer == f"barograph:{vocabulary}" and "{" not in name.pattern:
                 for other in ("roll", "trl", "trinity"):
-                    there = translate(name.pattern, to=f"windsock:{other}", source=name.producer)
-                    back = translate(there.name, to=name.producer, source=f"windsock:{other}")
+                    there = translate(name.pattern, to=f"barograph:{other}", source=name.producer)
+                    back = translate(there.name, to=name.producer, source=f"barograph:{other}")
                     assert there.same
                     assert back.same
                     assert back.name == name.pattern

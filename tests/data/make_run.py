@@ -16,25 +16,25 @@ from shutil import copytree
 
 import numpy as np
 
-import windsock
-import windsock.run
-from windsock.cli import main as cli
-from windsock.server.runs.annotations import Annotations
+import barograph
+import barograph.recording.run
+from barograph.answers.runs.annotations import Annotations
+from barograph.apps.cli import main as cli
 
 
-def batch(seed: int, **more: object) -> windsock.Batch:
+def batch(seed: int, **more: object) -> barograph.Batch:
     """Return a small batch with reward, policy and value arrays."""
     rng = np.random.default_rng(seed)
     mask = np.arange(6) < rng.integers(2, 7, (4, 1))
     old, new, ref = (-rng.random((4, 6)) for _ in range(3))
-    return windsock.Batch(
+    return barograph.Batch(
         response_mask=mask, log_probs=new, old_log_probs=old, ref_log_probs=ref, advantages=rng.normal(size=(4, 6)),
         returns=rng.normal(size=(4, 6)), values=rng.normal(size=(4, 6)), scores=rng.random(4),
         entropy=rng.random((4, 6)), **more,
     )  # fmt: skip
 
 
-def train(run: windsock.Run, steps: range, rank: int) -> None:
+def train(run: barograph.Run, steps: range, rank: int) -> None:
     """Write steps with everything that a rank of a trainer records."""
     for step in steps:
         with run.phase("actor_infer/generate", tokens={"generated": 100 + step}), run.timer("decode"):
@@ -44,7 +44,7 @@ def train(run: windsock.Run, steps: range, rank: int) -> None:
         run.log({"actor/lr": 1e-6 * (step + 1), "odd": [float("nan"), float("inf"), -0.5][step % 3]})
         run.log({"explicit": 2.0 * step + rank}, step=step)
         run.log({"memory/host/used": 1.0 + rank, "broken": None})
-        run.log({"lengths": windsock.histogram(np.arange(step + 3.0))})
+        run.log({"lengths": barograph.histogram(np.arange(step + 3.0))})
         run.text("note", f"step {step} of rank {rank}")
         run.count(tokens=100, samples=4)
         rollouts = run.rollouts(step)
@@ -73,7 +73,7 @@ def in_child(work: object) -> None:
 
 def train_with_findings(directory: str) -> None:
     """Write a run with tokens, whose gradient norm is NaN at last, and wait for the doctor."""
-    run = windsock.init(
+    run = barograph.init(
         dir=directory, project="kept", name="sick", id="kept-run-0002", memory="cpu", doctor=True,
         token_samples_per_step=4, tags=["math", "old"], group="pair",
     )  # fmt: skip
@@ -102,7 +102,7 @@ def keep_on_page(directory: Path) -> None:
     """Pin, name and colour runs, save a view and a report."""
     kept = Annotations(directory)
     kept.set("kept/kept-run-0002", {"pinned": True, "name": "a better name", "tags": ["x"], "colour": 3})
-    kept.set("kept/kept-run-0001", {"hidden": True, "note": "first try", "source": "windsock:roll"})
+    kept.set("kept/kept-run-0001", {"hidden": True, "note": "first try", "source": "barograph:roll"})
     kept.save_view("sick ones", "q=status:finished&sort=-step")
     kept.save_report("what we learnt", "# What we learnt\n\n```charts\nmetrics: critic/score/mean\n```\n")
 
@@ -118,8 +118,8 @@ def import_log(directory: Path) -> None:
 
 def main(target: Path) -> None:
     """Write the runs in a temporary directory and copy it."""
-    windsock.recording.process_identity = lambda: {"host": "somewhere", "pid": 1, "boot": "once"}  # type: ignore[assignment]
-    windsock.run.describe_environment = lambda _: {"host": "somewhere", "python": "3.11"}  # type: ignore[assignment]
+    barograph.recording.context.process_identity = lambda: {"host": "somewhere", "pid": 1, "boot": "once"}  # type: ignore[assignment]
+    barograph.recording.run.describe_environment = lambda _: {"host": "somewhere", "python": "3.11"}  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as directory:
         train_with_findings(directory)
         train_ranks(directory)
@@ -140,12 +140,12 @@ def train_ranks(directory: str) -> None:
     shared = {**named, "concurrent": True, "memory": "cpu"}
 
     def first_attempt() -> None:
-        train(windsock.init(**shared, rank=0, config={"seed": 7, "api_key": "not to be kept"}), range(3), 0)
+        train(barograph.init(**shared, rank=0, config={"seed": 7, "api_key": "not to be kept"}), range(3), 0)
 
     in_child(first_attempt)
-    first = windsock.init(**shared, rank=0, config={"seed": 8, "actor": {"lr": 1e-6}})
-    second = windsock.init(**shared, rank=1)
-    explorer = windsock.init(**shared, role="explorer", rank=0)
+    first = barograph.init(**shared, rank=0, config={"seed": 8, "actor": {"lr": 1e-6}})
+    second = barograph.init(**shared, rank=1)
+    explorer = barograph.init(**shared, role="explorer", rank=0)
     train(first, range(2, 5), 0)
     train(second, range(2, 5), 1)
     in_child(lambda: first.log({"from_child": 4.5}))

@@ -8,7 +8,7 @@ from framework_trainings import TORCHRUN, Trained
 
 @pytest.fixture(scope="session")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """Return trainings of six trainers of TRL, and some without windsock or with a broken one."""
+    """Return trainings of six trainers of TRL, and some without barograph or with a broken one."""
     if importlib.util.find_spec("trl") is None:
         pytest.skip("trl is not installed")
     trained = Trained(tmp_path_factory.mktemp("watched"))

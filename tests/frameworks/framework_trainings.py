@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import windsock
+import barograph
 
 SCRIPTS = Path(__file__).parent
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -24,15 +24,15 @@ class Trained:
         """Return the rows that a training has logged, by its own account."""
         return list(json.loads((self.folder / f"{training}.json").read_text()))
 
-    def view(self, name: str) -> windsock.View:
+    def view(self, name: str) -> barograph.View:
         """Return the run of a name."""
-        return windsock.open(name, dir=self.folder / "runs")
+        return barograph.open(name, dir=self.folder / "runs")
 
     def run(self, script: str, *arguments: Any, launcher: list[str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run a script of tests/frameworks, whose runs are recorded below the folder."""
         return subprocess.run(
             [*(launcher or [sys.executable]), str(SCRIPTS / script), *map(str, arguments)],
-            env={**os.environ, "WINDSOCK_DIR": str(self.folder / "runs"), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "BAROGRAPH_DIR": str(self.folder / "runs"), "OMP_NUM_THREADS": "1"},
             cwd=self.folder, capture_output=True, text=True, timeout=600,
         )  # fmt: skip
 

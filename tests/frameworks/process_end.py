@@ -10,7 +10,7 @@ def end_process() -> NoReturn:
     """End this process after its exit functions, without the destructors of C++.
 
     Accelerate keeps its process group, whose threads abort about one of fifty processes that end as usual, with or
-    without windsock: https://github.com/pytorch/pytorch/issues/190489.
+    without barograph: https://github.com/pytorch/pytorch/issues/190489.
     """
     atexit._run_exitfuncs()
     sys.stdout.flush()

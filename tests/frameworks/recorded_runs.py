@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from windsock.server.runs.directory import RunDirectory
-from windsock.server.views.overview import overview
+from barograph.answers.runs.listing import RunDirectory
+from barograph.answers.views.overview import overview
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs" / "frameworks"
@@ -25,7 +25,7 @@ QUIET = {
 def answers_of(script: str, folder: Path, *arguments: str, **environ: str) -> dict[str, Any]:
     """Run a script in a folder; return the JSON of its last line, and its standard error as ``stderr``."""
     temporary = tempfile.mkdtemp(prefix="ray-")  # not below the folder: the path of a socket must be short
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("WINDSOCK_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("BAROGRAPH_")}
     environ = {**inherited, **QUIET, "HOME": str(folder), "RAY_TMPDIR": temporary, **environ}
     command = [sys.executable, str(HERE / script), *arguments]
     try:

@@ -26,7 +26,7 @@ def values(step: int) -> dict[str, Any]:
 
 def main(line: str, yaml: str) -> None:
     """Log some steps, and what cannot be recorded."""
-    assert "windsock" not in tracker_registry
+    assert "barograph" not in tracker_registry
     exec(line, {})
     config: dict[str, Any] = OmegaConf.to_container(OmegaConf.create(yaml))  # type: ignore[assignment]
     config["tracker_kwargs"]["api_key"] = "sk-0123456789abcdef"
@@ -38,7 +38,7 @@ def main(line: str, yaml: str) -> None:
     tracker.finish()
     tracker.log(values={"after": 1.0}, step=9)
     tracker.log(values=None, step=10)
-    broken = create_tracker("windsock", {}, dir=__file__)
+    broken = create_tracker("barograph", {}, dir=__file__)
     broken.log(values=values(1), step="x")
     broken.finish()
     print(json.dumps({"path": path}))

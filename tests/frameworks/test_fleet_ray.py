@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from recorded_runs import QUIET
 
-import windsock
-from windsock.cli import main
+import barograph
+from barograph.apps.cli import main
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet_ray.py"
 
 
 def record(dir: Path, number: int, rate: float, broken_from: int | None) -> None:
     """Record a run whose reward is gone once its gradient norm is NaN."""
-    run = windsock.init(dir=dir, id=f"run{number}", project="p", config={"actor": {"lr": rate}, "seed": number})
+    run = barograph.init(dir=dir, id=f"run{number}", project="p", config={"actor": {"lr": rate}, "seed": number})
     for step in range(60):
         is_broken = broken_from is not None and step >= broken_from
         norm, reward = (math.nan, 0.0) if is_broken else (0.5, step / 60)
@@ -46,7 +46,7 @@ def test_ray_finds_which_configs_collapse_and_when(tmp_path: Path):
     assert done.returncode == 0, done.stderr[-4000:]
     _, by_findings, by_values = done.stdout.split("\nWhich configs collapse, and when, ")
     assert by_findings.startswith("by the doctor's findings? (actor.lr)")
-    found = windsock.doctor(windsock.open(tmp_path / "runs" / "p" / "run2")).findings
+    found = barograph.doctor(barograph.open(tmp_path / "runs" / "p" / "run2")).findings
     onset = min(one.onset for finding in found for one in (finding, *finding.explains) if one.severity == "critical")
     for answer, first, last in ((by_findings, onset, onset), (by_values, 31, 59)):
         broken, fine = (line.split() for line in answer.splitlines() if line.startswith("1e-"))

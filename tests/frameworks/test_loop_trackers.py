@@ -1,4 +1,4 @@
-"""``Accelerator(log_with="windsock")`` and Lightning's ``Trainer(logger=WindsockLogger())``."""
+"""``Accelerator(log_with="barograph")`` and Lightning's ``Trainer(logger=BarographLogger())``."""
 
 import importlib.util
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from framework_trainings import TORCHRUN, Trained
 
-from windsock.server.views.report import report_data
+from barograph.answers.reports.embedded import report_data
 
 needs_accelerate = pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="accelerate is missing")
 needs_lightning = pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="lightning is missing")

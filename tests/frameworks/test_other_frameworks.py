@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from recorded_runs import DOCS, answers_of, block_of
 
-import windsock
-from windsock.cli import main
+import barograph
+from barograph.apps.cli import main
 
-COMMANDS = re.findall(r"^windsock (import .*)$", (DOCS / "others.md").read_text(), re.MULTILINE)
+COMMANDS = re.findall(r"^barograph (import .*)$", (DOCS / "others.md").read_text(), re.MULTILINE)
 WITH_TENSORBOARD = [command for command in COMMANDS if "tensorboard_log" in command or "nemo-rl" in command]
 
 
-def imported(command: str, folder: Path) -> windsock.View:
+def imported(command: str, folder: Path) -> barograph.View:
     """Run a command of the page, without waiting for more; return the only run."""
     words = [word for word in command.split() if word != "--follow"]
     assert main([*words, "--to", str(folder / "runs")]) == 0
-    return windsock.open("@last", dir=folder / "runs")
+    return barograph.open("@last", dir=folder / "runs")
 
 
 def command_of(source: str) -> str:
@@ -56,7 +56,7 @@ def test_tinker_cookbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_in_place_of_wandb(tmp_path: Path):
     """The lines of the page make the Tinker cookbook record directly, with its config."""
     answers_of("others_loggers.py", tmp_path, "direct", block_of("others.md", "python", "sys.modules"))
-    view = windsock.open("@last", dir=tmp_path / "logs" / "first" / "windsock-runs")
+    view = barograph.open("@last", dir=tmp_path / "logs" / "first" / "barograph-runs")
     assert (view.info.project, view.info.name, view.info.producer) == ("math", "first", "tinker")
     assert view.series("env/all/reward/total").values.tolist() == [0.1 * step for step in range(4)]
     assert view.config["lr"] == 1e-5

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from windsock.importers.logs import logs_at
-from windsock.opening import ImportedView
+from barograph.importers.logs import logs_at
+from barograph.importers.opening import ImportedView
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="trl is not installed")
 

@@ -1,4 +1,4 @@
-"""TRL's trainers under ``windsock.watch`` and ``report_to="windsock"``: the run has what the training did."""
+"""TRL's trainers under ``barograph.watch`` and ``report_to="barograph"``: the run has what the training did."""
 
 import importlib.util
 import math
@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from framework_trainings import Trained
 
-import windsock
-from windsock import findings
-from windsock.catalogue.resolution import RunNames
-from windsock.diagnosis.case import collect
-from windsock.diagnosis.diagnose import diagnose
-from windsock.model import Sample
-from windsock.samples.token_sums import all_values
-from windsock.server.views.report import report_data
+import barograph
+from barograph.answers.reports.embedded import report_data
+from barograph.base.model import Sample
+from barograph.catalogue.resolution import RunNames
+from barograph.diagnosis.diagnose import diagnose
+from barograph.diagnosis.signals import collect
+from barograph.journal import findings
+from barograph.journal.samples.token_sums import all_values
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="trl is not installed")
 
@@ -53,7 +53,7 @@ MEANINGS = {
 }
 
 
-def by_step(view: windsock.View, name: str) -> dict[int, float]:
+def by_step(view: barograph.View, name: str) -> dict[int, float]:
     """Return the values of a series by their steps."""
     series = view.series(name)
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
@@ -64,7 +64,7 @@ def without_clock(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in CLOCK} for row in rows]
 
 
-def assert_logged(view: windsock.View, rows: list[dict[str, Any]]) -> None:
+def assert_logged(view: barograph.View, rows: list[dict[str, Any]]) -> None:
     """Every number that a training logged is in the run, under its step and exactly."""
     columns = {name: by_step(view, name) for row in rows for name in row if name != "step"}
     wanted: dict[tuple[str, int], float] = {}
@@ -174,7 +174,7 @@ def assert_all_measured(trained: Trained, ranks: int) -> list[Sample]:
     checked = set()
     for rank in range(ranks):
         for batch in torch.load(trained.folder / f"arrays-{rank}.pt"):
-            for row, number in enumerate(map(str, batch["windsock_ids"].tolist())):
+            for row, number in enumerate(map(str, batch["barograph_ids"].tolist())):
                 if number in samples and samples[number].step == batch["step"] + 1:
                     assert_measured(samples[number], batch, row)
                     checked.add(number)
@@ -223,7 +223,7 @@ def test_the_page_says_what_the_training_logged(which: str, watched: Trained):
 
 
 @pytest.mark.parametrize("which", ["grpo", "dpo", "sft"])
-def test_a_training_is_the_same_without_windsock(which: str, watched: Trained):
+def test_a_training_is_the_same_without_barograph(which: str, watched: Trained):
     """The same seeds give the same numbers in every row, also with measured batches."""
     plain = without_clock(watched.log(f"{which}-plain"))
     assert plain == without_clock(watched.log(f"{which}-{TRAINERS[which]}"))
@@ -231,7 +231,7 @@ def test_a_training_is_the_same_without_windsock(which: str, watched: Trained):
 
 
 @pytest.mark.parametrize("training", ["grpo-broken", "sft-unbegun"])
-def test_a_windsock_that_fails_everywhere_costs_a_training_nothing(training: str, watched: Trained):
+def test_a_barograph_that_fails_everywhere_costs_a_training_nothing(training: str, watched: Trained):
     """No exception of ours reaches the trainer, neither in the loop nor when the run cannot begin."""
     which = training.partition("-")[0]
     assert without_clock(watched.log(training)) == without_clock(watched.log(f"{which}-plain"))
@@ -278,10 +278,10 @@ def test_what_the_doctor_finds_ends_the_training(tmp_path: Path):
     """Where ``stop_on`` asks for it, after the step that the request names."""
     from transformers import TrainerControl, TrainerState
 
-    from windsock.integrations.transformers import WindsockCallback
+    from barograph.integrations.frameworks.transformers import BarographCallback
 
-    with windsock.init(dir=tmp_path, doctor=True, stop_on="critical") as run:
-        callback, state, control = WindsockCallback(run), TrainerState(global_step=3), TrainerControl()
+    with barograph.init(dir=tmp_path, doctor=True, stop_on="critical") as run:
+        callback, state, control = BarographCallback(run), TrainerState(global_step=3), TrainerControl()
         run.log({"loss": 1.0}, step=2)
         findings.request_stop(run.path, 3, "sick")
         callback.on_step_end(None, state, control)

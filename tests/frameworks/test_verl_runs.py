@@ -1,4 +1,4 @@
-"""Real veRL records with ``trainer.logger=[console,windsock]``. ``scripts/test-frameworks`` runs these tests."""
+"""Real veRL records with ``trainer.logger=[console,barograph]``. ``scripts/test-frameworks`` runs these tests."""
 
 import importlib.util
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from recorded_runs import answers_of, block_of, overview_of
 
-import windsock
+import barograph
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("verl") is None, reason="verl is not installed")
 
@@ -21,17 +21,22 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture
-def view(answers: dict[str, Any]) -> windsock.View:
-    return windsock.open(answers["plain"])
+def view(answers: dict[str, Any]) -> barograph.View:
+    return barograph.open(answers["plain"])
 
 
 def test_a_process_of_verl_loads_only_the_hook(answers: dict[str, Any]):
     """Hundreds of workers import veRL; what records is imported where a run begins."""
-    hook = ["windsock", "windsock.integrations", "windsock.integrations.unharmed", "windsock.integrations.verl"]
-    assert [name for name in answers["loaded"] if name != "windsock.verl"] == hook
+    hook = [
+        "barograph",
+        "barograph.integrations",
+        "barograph.integrations.guard",
+        "barograph.integrations.frameworks.verl",
+    ]
+    assert [name for name in answers["loaded"] if name != "barograph.verl"] == hook
 
 
-def test_values_names_and_source_are_those_of_verl(view: windsock.View):
+def test_values_names_and_source_are_those_of_verl(view: barograph.View):
     """The project and the name are those of veRL's config, and the step 0 of the first validation is there."""
     assert view.series("critic/score/mean").steps.tolist() == [1, 2, 3, 4, 5]
     assert view.series("critic/score/mean").values.tolist() == [0.1 * step for step in range(1, 6)]
@@ -41,21 +46,21 @@ def test_values_names_and_source_are_those_of_verl(view: windsock.View):
     assert view.problems() == []
 
 
-def test_the_config_is_verls_without_secrets(view: windsock.View):
+def test_the_config_is_verls_without_secrets(view: barograph.View):
     """The whole config of Hydra, resolved."""
-    assert view.config["trainer"]["logger"] == ["console", "windsock"]
+    assert view.config["trainer"]["logger"] == ["console", "barograph"]
     assert view.config["trainer"]["default_local_dir"] == "checkpoints/math/first"
     assert view.config["actor_rollout_ref"]["actor"]["ppo_epochs"] == 1
     assert "0123456789" not in str(view.config)
 
 
-def test_validation_generations_are_samples(view: windsock.View):
+def test_validation_generations_are_samples(view: barograph.View):
     """With prompt, completion and score, at the step of the validation."""
     found = {(sample.step, sample.prompt, sample.completion, sample.reward) for sample in view.samples()}
     assert found == {(0, "2 + 2 = ?", "4", 1.0), (0, "3 + 3 = ?", "7", 0.0)}
 
 
-def test_the_overview_says_what_the_run_was(view: windsock.View):
+def test_the_overview_says_what_the_run_was(view: barograph.View):
     """The source is veRL, its names are known, the score is the reward, and a step's time has its phases."""
     found = overview_of(view.path.parent.parent, view.info.id)
     assert found["source"].startswith("verl")
@@ -71,14 +76,14 @@ def test_the_overview_says_what_the_run_was(view: windsock.View):
 
 def test_an_actor_of_ray_records_and_tells_of_a_crash(answers: dict[str, Any]):
     """``TaskRunner`` ended with exit code 1."""
-    view = windsock.open(answers["actor"])
+    view = barograph.open(answers["actor"])
     assert len(view.series("actor/pg_loss")) == 5
     assert view.status.word == ("crashed" if answers["tells_how_it_ended"] else "finished")
 
 
 def test_other_processes_of_the_job_find_the_run(answers: dict[str, Any]):
     """A rollouter that validates, and one that joins with the lines of the page."""
-    view = windsock.open(answers["actor"])
+    view = barograph.open(answers["actor"])
     assert answers["rollouter"] == view.info.id
     assert {writer.role for writer in view.writers()} == {"trainer", "rollouter", "judge"}
     assert [sample.completion for sample in view.samples(step=(3, 3))] == ["8"]
@@ -88,15 +93,15 @@ def test_other_processes_of_the_job_find_the_run(answers: dict[str, Any]):
 def test_a_training_that_resumes_continues_its_run(answers: dict[str, Any]):
     """The newest of its name, as a new attempt; another start is another run."""
     assert answers["resumed"] == answers["closed"] != answers["plain"]
-    view = windsock.open(answers["resumed"])
+    view = barograph.open(answers["resumed"])
     assert [writer.attempt for writer in view.writers()] == [1, 2]
     assert view.series("critic/score/mean").steps.tolist() == [7]
 
 
-def test_what_fails_in_windsock_does_not_reach_verl(answers: dict[str, Any]):
+def test_what_fails_in_barograph_does_not_reach_verl(answers: dict[str, Any]):
     """After the end of a run, and with values of all kinds; veRL's own errors stay as they are."""
     assert "not recorded" in answers["stderr"]
-    assert 1 not in windsock.open(answers["closed"]).series("actor/pg_loss").steps
+    assert 1 not in barograph.open(answers["closed"]).series("actor/pg_loss").steps
     assert answers["refused"] == "nothing is not supported"
     assert answers["started_ray"] is False
 
@@ -104,4 +109,4 @@ def test_what_fails_in_windsock_does_not_reach_verl(answers: dict[str, Any]):
 def test_a_broken_disk_costs_the_run_and_nothing_else(answers: dict[str, Any]):
     """The directory of the runs was a file."""
     assert answers["broken"] not in answers["plain"]
-    assert "windsock: cannot write to " in answers["stderr"]
+    assert "barograph: cannot write to " in answers["stderr"]

@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 from process_end import end_process
 
-import windsock.accelerate  # noqa: F401 - makes log_with="windsock" known
+import barograph.accelerate  # noqa: F401 - makes log_with="barograph" known
 
 STEPS = 5
 
@@ -20,14 +20,14 @@ STEPS = 5
 def accelerate(crash: bool = False) -> None:
     """Train a linear model as the documentation of Accelerate does."""
     torch.manual_seed(0)
-    accelerator = Accelerator(cpu=True, log_with="windsock")
+    accelerator = Accelerator(cpu=True, log_with="barograph")
     accelerator.init_trackers(
-        "tiny", config={"lr": 0.1, "api_key": "planted-secret"}, init_kwargs={"windsock": {"name": "loop"}}
+        "tiny", config={"lr": 0.1, "api_key": "planted-secret"}, init_kwargs={"barograph": {"name": "loop"}}
     )
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model, optimizer = accelerator.prepare(model, optimizer)
-    phase = accelerator.get_tracker("windsock", unwrap=True).phase if accelerator.is_main_process else nullcontext
+    phase = accelerator.get_tracker("barograph", unwrap=True).phase if accelerator.is_main_process else nullcontext
     losses = []
     for step in range(STEPS):
         with phase("backward"):
@@ -48,7 +48,7 @@ def lightning(failing: bool = False) -> None:
     """Fit and test a model with a Trainer of Lightning."""
     import lightning.pytorch as pl
 
-    from windsock.lightning import WindsockLogger
+    from barograph.integrations.frameworks.lightning import BarographLogger
 
     class Model(pl.LightningModule):
         def __init__(self, lr: float = 0.1, api_key: str = "planted-secret") -> None:
@@ -77,7 +77,7 @@ def lightning(failing: bool = False) -> None:
     name = "failed" if failing else "fitted"
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
     trainer = pl.Trainer(
-        max_epochs=1, accelerator="cpu", devices=1, log_every_n_steps=1, logger=WindsockLogger(name=name), **quiet
+        max_epochs=1, accelerator="cpu", devices=1, log_every_n_steps=1, logger=BarographLogger(name=name), **quiet
     )
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)

@@ -74,7 +74,7 @@ def main(section: str, plugins: str = "") -> None:
     if plugins:
         os.environ["TRINITY_PLUGIN_DIRS"] = plugins
         load_plugins()
-        config = configured("monitor: {monitor_type: windsock}")
+        config = configured("monitor: {monitor_type: barograph}")
         made = monitor(config, "trainer")
         made.log({"actor/pg_loss": 0.1}, 1)
         made.close()

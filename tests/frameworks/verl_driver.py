@@ -14,14 +14,14 @@ from typing import Any
 import ray
 import verl
 
-LOADED = sorted(name for name in sys.modules if name.startswith("windsock"))
+LOADED = sorted(name for name in sys.modules if name.startswith("barograph"))
 
 # ruff: noqa: E402
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 from verl.utils.tracking import Tracking, ValidationGenerationsLogger
 
-import windsock
+import barograph
 
 STEPS = 6
 
@@ -55,7 +55,7 @@ def values(step: int) -> dict[str, Any]:
 def train(config: Any, exit_code: int) -> str:
     """Log as veRL's PPO trainer does, and return the path of the run."""
     logger = tracking(config)
-    run = logger.logger["windsock"].run
+    run = logger.logger["barograph"].run
     generations = ValidationGenerationsLogger(config.trainer.project_name, config.trainer.experiment_name)
     generations.log(config.trainer.logger, [("2 + 2 = ?", "4", 1.0), ("3 + 3 = ?", "7", 0.0)], 0)
     logger.log(data={"val-core/gsm8k/acc/mean@1": 0.5}, step=0)
@@ -82,7 +82,9 @@ class Rollouter:
     def validate(self, config: Any) -> str:
         generations = ValidationGenerationsLogger(config.trainer.project_name, config.trainer.experiment_name)
         generations.log(config.trainer.logger, [("4 + 4 = ?", "8", 1.0)], 3)
-        return windsock.integrations.verl._runs[config.trainer.project_name, config.trainer.experiment_name].id
+        return barograph.integrations.frameworks.verl._runs[
+            config.trainer.project_name, config.trainer.experiment_name
+        ].id
 
     def judge(self, lines: str) -> str:
         exec(lines, found := {"seconds": 2.0, "failures": 1, "step": 4})
@@ -93,25 +95,25 @@ def mishaps(config: Any) -> dict[str, Any]:
     """Use the logger after the end of its run, for a training that resumes, and where nothing can be written."""
     found: dict[str, Any] = {}
     logger = tracking(config)
-    run = logger.logger["windsock"].run
+    run = logger.logger["barograph"].run
     run.finish()
     logger.log(data=values(1), step=1)
     logger.log(data={"list": [1, 2], "none": None, 3: 1.0}, step=2)
     logger.log(data=values(2), step="three")
-    ValidationGenerationsLogger("p", "e").log(["windsock"], [(object(),)], None)
+    ValidationGenerationsLogger("p", "e").log(["barograph"], [(object(),)], None)
     found["closed"] = str(run.path)
     Path(config.trainer.default_local_dir).mkdir(parents=True)
     Path(config.trainer.default_local_dir, "latest_checkpointed_iteration.txt").write_text("1")
     logger = tracking(config)
     logger.log(data=values(7), step=7)
-    found["resumed"] = str(logger.logger["windsock"].run.path)
+    found["resumed"] = str(logger.logger["barograph"].run.path)
     shutil.rmtree("checkpoints")
     Path("file").write_text("")
-    os.environ["WINDSOCK_DIR"] = "file"
+    os.environ["BAROGRAPH_DIR"] = "file"
     logger = tracking(config)
     logger.log(data=values(8), step=8)
-    found["broken"] = logger.logger["windsock"].run.id
-    del os.environ["WINDSOCK_DIR"], logger
+    found["broken"] = logger.logger["barograph"].run.id
+    del os.environ["BAROGRAPH_DIR"], logger
     try:
         Tracking("p", "e", ["nothing"])
     except AssertionError as error:

@@ -1,7 +1,7 @@
-"""Train tiny models with TRL in one process while windsock records: ``watched_trl.py FOLDER STEPS TRAINING...``.
+"""Train tiny models with TRL in one process while barograph records: ``watched_trl.py FOLDER STEPS TRAINING...``.
 
-A training is a trainer with a way to record: ``grpo`` is watched, ``sft:report`` reports to windsock, ``grpo:plain`` is
-not recorded, ``grpo:broken`` is watched by a windsock that fails at every turn, ``sft:unbegun`` by one that cannot
+A training is a trainer with a way to record: ``grpo`` is watched, ``sft:report`` reports to barograph, ``grpo:plain`` is
+not recorded, ``grpo:broken`` is watched by a barograph that fails at every turn, ``sft:unbegun`` by one that cannot
 begin a run, ``grpo:crash`` raises in step 5, and ``grpo:resume`` goes on from the last checkpoint of that; in
 ``grpo:tool`` a tool writes a part of each completion, and the policy is not the one that sampled. What each logs is
 written as JSON.
@@ -18,14 +18,16 @@ import tiny_trl
 import torch
 from process_end import end_process
 
-import windsock
-import windsock.trl
-from windsock.integrations.trl_rollouts import Rollouts
-from windsock.journal.writer import JournalWriter
+import barograph
+import barograph.trl
+from barograph.integrations.frameworks.trl import TrlRollouts
+from barograph.journal.write.writer import JournalWriter
 
 CRASH_STEP = 5
 FAILING = ("broken", "unbegun")
-BREAKABLE = [(JournalWriter, name) for name in ("row", "commit", "record", "samples", "event")] + [(Rollouts, "_own")]
+BREAKABLE = [(JournalWriter, name) for name in ("row", "commit", "record", "samples", "event")] + [
+    (TrlRollouts, "_own")
+]
 
 
 def reward_until_crash(completions: list[str], trainer_state: Any, **_: Any) -> list[float]:
@@ -76,16 +78,16 @@ def train(which: str, how: str, folder: Path, steps: int) -> None:
     if how == "tool":
         more |= {"num_iterations": 2}  # so that TRL computes the log-probs of the policy that sampled
     score = reward_until_crash if how == "crash" else tiny_trl.reward
-    trainer = tiny_trl.trainer(which, folder, ["windsock"] if how == "report" else [], score, **more)
-    run = windsock.init(name=name) if how == "broken" else None
+    trainer = tiny_trl.trainer(which, folder, ["barograph"] if how == "report" else [], score, **more)
+    run = barograph.init(name=name) if how == "broken" else None
     if how == "tool":
         use_tool(trainer)
     kept = keep_arrays(trainer) if which == "grpo" and how in ("watch", "tool") else []
     if how not in ("plain", "report"):
-        windsock.watch(trainer, run, measure=which == "grpo")
+        barograph.watch(trainer, run, measure=which == "grpo")
     with ExitStack() as stack:
         for owner, method in BREAKABLE if how in FAILING else ():
-            stack.enter_context(patch.object(owner, method, side_effect=RuntimeError("windsock is broken")))
+            stack.enter_context(patch.object(owner, method, side_effect=RuntimeError("barograph is broken")))
         trainer.train(resume_from_checkpoint=how == "resume")
     if run is not None:
         run.finish()

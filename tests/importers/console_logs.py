@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from windsock.errors import LogError
-from windsock.opening import ImportedView, open_run
+from barograph.base.errors import LogError
+from barograph.importers.opening import ImportedView, open_run
 
 
 def write(path: Path, lines: list[str], mode: str = "w", age: float = 60.0) -> Path:

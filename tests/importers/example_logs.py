@@ -16,8 +16,8 @@ import swanlab.proto.swanlab.record.v1.record_pb2 as swanlab
 import wandb.proto.wandb_internal_pb2 as wandb
 from block_files import write_records
 
-from windsock.model import Histogram
-from windsock.trackers import tensorboard_events as events
+from barograph.base.model import Histogram
+from barograph.delivery.trackers import tensorboard as events
 
 STEPS = range(1, 7)
 LONG_AGO = 1_600_000_000.0
@@ -39,12 +39,14 @@ def rows() -> list[dict[str, Any]]:
 
 def event_files(folder: Path) -> Path:
     """Numbers, a text and a histogram."""
-    data = events.record(events.version(LONG_AGO))
+    data = events.event_record(events.version_event(LONG_AGO))
     for row in rows():
         step = row.pop("step")
-        data += events.record(events.summary(LONG_AGO + step, step, events.scalars(row)))
+        data += events.event_record(events.summary_event(LONG_AGO + step, step, events.scalar_values(row)))
     histogram = Histogram((0.0, 1.0, 2.0), (3, 4), 0.1, 1.9, 7.5, 7)
-    data += events.record(events.summary(LONG_AGO, 3, events.text("note", "hello"), events.histogram("h", histogram)))
+    data += events.event_record(
+        events.summary_event(LONG_AGO, 3, events.text_value("note", "hello"), events.histogram_value("h", histogram))
+    )
     path = folder / "events.out.tfevents.1600000000.host.1.0"
     path.write_bytes(data)
     return folder

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from windsock.errors import LogError
-from windsock.importers import areal
-from windsock.importers.logs import log_at
-from windsock.opening import open_run
+from barograph.base.errors import LogError
+from barograph.importers.formats.consoles import areal
+from barograph.importers.logs import log_at
+from barograph.importers.opening import open_run
 
 START = "2025-11-12T20:32:%02d.500000000Z "
 GREEN, RESET = "\x1b[92m", "\x1b[0m"

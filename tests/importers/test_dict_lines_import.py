@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from console_logs import imported, mutated, points, unread, write
 
-from windsock.errors import LogError
-from windsock.importers.dict_lines import dicts_in
-from windsock.importers.text_lines import LineReader
-from windsock.opening import open_run
+from barograph.base.errors import LogError
+from barograph.importers.formats.consoles.dict_lines import dicts_in
+from barograph.importers.opening import open_run
+from barograph.importers.reading.lines import LineReader
 
 SUMMARY = "{'train_runtime': 12.5, 'train_samples_per_second': 0.3, 'train_loss': 0.125, 'epoch': 0.5}"
 

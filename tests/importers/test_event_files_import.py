@@ -17,15 +17,15 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.util import tensor_util
 from torch.utils.tensorboard import SummaryWriter
 
-import windsock
-from windsock.errors import LogError, MetricNotFoundError
-from windsock.importers import event_files
-from windsock.importers.events import records
-from windsock.importers.formats import Log
-from windsock.importers.logs import find_logs, logs_at
-from windsock.view import View
+import barograph
+from barograph.base.errors import LogError, MetricNotFoundError
+from barograph.importers.formats import event_files
+from barograph.importers.logs import find_logs, logs_at
+from barograph.importers.reading.events import records
+from barograph.importers.reading.log import Log
+from barograph.journal.view import View
 
-REAL_RUNS = Path(os.environ.get("WINDSOCK_REALRUNS", Path(__file__).parents[3] / "shared" / "realruns"))
+REAL_RUNS = Path(os.environ.get("BAROGRAPH_REALRUNS", Path(__file__).parents[3] / "shared" / "realruns"))
 
 
 def write(folder: Path, points: dict[int, float], at: float = 1e9, suffix: str = "", tag: str = "a") -> Path:
@@ -55,7 +55,7 @@ def unread(view: View) -> list[dict[str, object]]:
 def test_scalars_are_read_as_series(tmp_path: Path):
     """Steps, times, values, NaN and infinities included, in the order of the steps."""
     write(tmp_path, {-3: 0.5, 0: 1.0, 7: math.nan, 2**40: math.inf, 5: -2.25})
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     series = run.series("a")
     assert series.steps.tolist() == [-3, 0, 5, 7, 2**40]
     np.testing.assert_array_equal(series.values, [0.5, 1.0, -2.25, math.nan, math.inf])
@@ -75,7 +75,7 @@ def test_what_torch_writes_is_read(tmp_path: Path):
         writer.add_histogram("weights", np.arange(100.0), 3)
         writer.add_text("note", "# a <b>text</b>", 2)
         writer.add_image("picture", np.zeros((3, 4, 4), np.uint8), 1)
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert run.names() == ["loss", "new/style"]
     assert run.series("new/style").values.tolist() == [0, 1, 2, 3, 4]
     [(step, histogram)] = run.histograms("weights")
@@ -95,7 +95,7 @@ def test_tensors_of_one_number_are_scalars(tmp_path: Path):
         ),
         Event(step=9, wall_time=1.0, summary=Summary(value=[Summary.Value(tag="w", tensor=words)])),
     )
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert run.series("t").values.tolist() == [0.5, 1.5, -2.0, 4.0]
     assert run.texts()[0].text == "words"
 
@@ -112,7 +112,7 @@ def test_values_of_one_step_are_one_row(tmp_path: Path):
         ),
         Event(step=49, wall_time=1e9 + 100, summary=_number(5.0, "eval")),
     )
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert run.series("eval").times.tolist() == [1e9 + 100]
     rows = event_rows(Log(tmp_path, "event_files"))
     assert len(rows) == 50
@@ -140,7 +140,7 @@ def test_of_several_points_at_one_step_the_last_counts(tmp_path: Path):
     """They do not begin another attempt."""
     steps = (1, 2, 2, 3, 1)
     write_events(tmp_path, *(Event(step=s, wall_time=1e9 + n, summary=_number(n)) for n, s in enumerate(steps)))
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert run.series("a").steps.tolist() == [1, 2, 3]
     assert run.series("a").values.tolist() == [4, 2, 3]
     assert len(run.writers()) == 1
@@ -153,7 +153,7 @@ def test_points_without_a_step_are_numbered(tmp_path: Path):
             writer.add_scalar("unstepped", n * n)
             writer.add_scalar("stepped", n, n // 2)
         writer.add_scalar("once", 1.0)
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert run.series("unstepped").steps.tolist() == [0, 1, 2, 3, 4]
     assert run.series("unstepped").values.tolist() == [0, 1, 4, 9, 16]
     assert run.series("stepped").steps.tolist() == [0, 1, 2]
@@ -169,7 +169,7 @@ def test_points_without_a_step_are_numbered_on_as_the_file_grows(tmp_path: Path,
     for n in range(3):
         writer.add_event(Event(wall_time=1e9, summary=_number(n)))
     writer.flush()
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert run.series("a").steps.tolist() == [0, 1, 2]
     writer.add_event(Event(wall_time=1e9, step=then, summary=_number(9)))
     writer.close()
@@ -185,7 +185,7 @@ def test_a_growing_file_is_followed(tmp_path: Path):
     (tmp_path / "part").mkdir()
     target = tmp_path / "part" / source.name
     target.write_bytes(data[:1000])
-    run = windsock.open(tmp_path / "part")
+    run = barograph.open(tmp_path / "part")
     assert 0 < len(run.series("a")) < 100
     assert not run.refresh()
     target.write_bytes(data)
@@ -201,14 +201,14 @@ def test_a_second_opening_reads_only_what_is_new(tmp_path: Path, monkeypatch: py
     for step in range(200):
         writer.add_event(Event(wall_time=1e9 + step, step=step, summary=_number(step)))
     writer.flush()
-    windsock.open(tmp_path)
+    barograph.open(tmp_path)
     read = []
     monkeypatch.setattr(event_files, "records", lambda data, place=0: read.append(len(data)) or records(data, place))
-    windsock.open(tmp_path)
+    barograph.open(tmp_path)
     assert read == []
     writer.add_event(Event(wall_time=2e9, step=200, summary=_number(1.0)))
     writer.close()
-    assert len(windsock.open(tmp_path).series("a")) == 201
+    assert len(barograph.open(tmp_path).series("a")) == 201
     assert 0 < sum(read) < 100
 
 
@@ -216,7 +216,7 @@ def test_a_restart_supersedes_the_steps_that_it_repeats(tmp_path: Path):
     """A file that was begun after the other had ended is another attempt."""
     write(tmp_path, dict.fromkeys(range(10), 1.0), at=1e9, suffix=".a")
     write(tmp_path, dict.fromkeys(range(4, 7), 2.0), at=2e9, suffix=".b")
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert run.series("a").values.tolist() == [1, 1, 1, 1, 2, 2, 2]
     assert len(run.series("a", attempt=1)) == 10
     assert run.steps == (0, 6)
@@ -227,7 +227,7 @@ def test_files_of_one_time_are_one_attempt(tmp_path: Path, tag: str):
     """Whether they have the same metrics or others."""
     write(tmp_path, dict.fromkeys(range(10), 1.0), at=1e9, suffix=".a")
     write(tmp_path, dict.fromkeys(range(4, 7), 2.0), at=1e9 + 1, suffix=".b", tag=tag)
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert len(run.series("a")) == 10
     assert run.series(tag).values.tolist().count(2.0) == 3
     assert len(run.writers()) == 1
@@ -237,7 +237,7 @@ def test_a_later_file_with_other_metrics_supersedes_nothing(tmp_path: Path):
     """An evaluation that was made after the training begins at the first step."""
     write(tmp_path, dict.fromkeys(range(10), 1.0), at=1e9, suffix=".a")
     write(tmp_path, dict.fromkeys(range(10), 2.0), at=2e9, suffix=".b", tag="eval")
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert (len(run.series("a")), len(run.series("eval")), len(run.writers())) == (10, 10, 1)
 
 
@@ -250,7 +250,7 @@ def test_an_evaluation_after_the_training_supersedes_nothing(tmp_path: Path):
             at = 1e9 + step + 1000 * (suffix == ".b")
             writer.add_event(Event(wall_time=at, step=step, summary=Summary(value=logged)))
         writer.close()
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert (len(run.series("train")), len(run.series("eval")), len(run.writers())) == (10, 10, 1)
 
 
@@ -258,7 +258,7 @@ def test_a_crash_loop_is_several_attempts(tmp_path: Path):
     """Each start logs the first step, and no more."""
     for number in range(3):
         write(tmp_path, {1: float(number)}, at=1e9 + 100 * number, suffix=f".{number}")
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert len(run.writers()) == 3
     assert run.series("a").values.tolist() == [2]
 
@@ -269,7 +269,7 @@ def test_a_file_that_goes_on_beside_a_later_one_is_no_earlier_attempt(tmp_path: 
     first.add_event(Event(wall_time=1e9, step=1, summary=_number(1.0)))
     first.flush()
     write(tmp_path, {1: 2.0, 2: 2.0}, at=1e9 + 5, suffix=".b")
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert len(run.writers()) == 2
     first.add_event(Event(wall_time=1e9 + 20, step=3, summary=_number(1.0)))
     first.close()
@@ -286,7 +286,7 @@ def test_a_session_start_supersedes_later_steps(tmp_path: Path):
         Event(step=3, wall_time=2.0, session_log=SessionLog(status=SessionLog.START)),
         Event(step=3, wall_time=3.0, summary=_number(2.0)),
     )
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert run.series("a").values.tolist() == [1, 1, 1, 2]
     assert run.steps == (0, 3)
 
@@ -297,7 +297,7 @@ def test_damage_costs_only_the_damaged_records(tmp_path: Path):
     data = bytearray(file.read_bytes())
     data[700:800] = b"\xff" * 100
     file.write_bytes(data)
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert 45 <= len(run.series("a")) < 50
     assert any("byte" in one["where"] for one in unread(run))
 
@@ -313,7 +313,7 @@ def test_a_damaged_value_costs_nothing_else(tmp_path: Path, count: float):
         Event(step=0, wall_time=1.0, summary=Summary(value=values)),
         Event(step=1, wall_time=1.0, summary=_number(2.0)),
     )
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert run.series("a").values.tolist() == [1.0, 2.0]
     assert run.histogram_names() == []
     [found] = unread(run)
@@ -327,7 +327,7 @@ def test_a_record_that_is_not_an_event_is_skipped(tmp_path: Path):
     ends = [end for end, _ in records(bytes(data))]
     data[ends[1] + 12 : ends[2] - 4] = b"\xff" * (ends[2] - ends[1] - 16)
     file.write_bytes(data)
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert run.series("a").steps.tolist() == [0, 2]
     assert unread(run)[0]["count"] == 1
 
@@ -339,12 +339,12 @@ def test_a_large_record_is_read_or_skipped(tmp_path: Path, monkeypatch: pytest.M
         writer.add_scalar("a", 1.0, 1)
         writer.add_text("long", "x" * 20_000, 1)
         writer.add_scalar("a", 2.0, 2)
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert run.series("a").values.tolist() == [1, 2]
     assert len(run.texts()[0].text) == 20_000
-    monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path / "other"))
+    monkeypatch.setenv("BAROGRAPH_CACHE", str(tmp_path / "other"))
     monkeypatch.setattr(event_files, "MAX_CHUNK", 10_000)
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     assert run.series("a").values.tolist() == [1, 2]
     assert "more than" in unread(run)[0]["reason"]
 
@@ -364,7 +364,7 @@ def test_any_bytes_are_read_without_an_error(tmp_path: Path):
         folder = tmp_path / f"changed{number}"
         folder.mkdir()
         (folder / file.name).write_bytes(data)
-        run = windsock.open(folder)
+        run = barograph.open(folder)
         intact = sum(end < min(places) for end, _ in records(whole)) - 1
         series = run.series("a") if run.names("a") else None
         found = {} if series is None else dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
@@ -375,7 +375,7 @@ def test_any_bytes_are_read_without_an_error(tmp_path: Path):
 def test_a_file_that_is_removed_or_replaced_is_read_anew(tmp_path: Path):
     """Nothing of the earlier file stays."""
     file = write(tmp_path, {1: 1.0, 2: 2.0, 3: 3.0}, suffix=".a")
-    run = windsock.open(tmp_path)
+    run = barograph.open(tmp_path)
     other = write(tmp_path / "other", {5: 5.0})
     file.write_bytes(other.read_bytes())
     assert run.refresh()
@@ -391,10 +391,10 @@ def test_hyperparameters_are_the_config(tmp_path: Path):
         writer.add_text("args", json.dumps({"learning_rate": 1e-6, "hub_token": "hf_abcdefghijklmnopqrstuvwxyz123456"}))
         writer.add_text("model_config", json.dumps({"hidden_size": 64}))
         writer.add_hparams({"lr": 0.5, "name": "x", "on": True}, {"hparam/loss": 1.0}, run_name="inner")
-    run = windsock.open(tmp_path / "inner")
+    run = barograph.open(tmp_path / "inner")
     assert run.config == {"lr": 0.5, "name": "x", "on": True}
     assert run.status.word == "finished"
-    run = windsock.open(next(tmp_path.glob("events*")))
+    run = barograph.open(next(tmp_path.glob("events*")))
     assert run.config["learning_rate"] == 1e-6
     assert run.config["model_config"] == {"hidden_size": 64}
     assert "hf_abc" not in str(run.config)
@@ -409,17 +409,17 @@ def test_a_directory_is_one_run_and_one_file_of_several_another(tmp_path: Path):
     found = [log.path.relative_to(tmp_path).as_posix() for log in find_logs(tmp_path, skip=[tmp_path / "journal"])]
     assert found == ["lab/one", "lab/two/runs/deep"]
     assert [log.path for log in logs_at(second)] == [second]
-    assert windsock.open(second).steps == (5, 5)
-    info = windsock.open(tmp_path / "lab/two/runs/deep").info
+    assert barograph.open(second).steps == (5, 5)
+    info = barograph.open(tmp_path / "lab/two/runs/deep").info
     assert (info.project, info.name) == ("two", "deep")
     with pytest.raises(LogError, match="2 logs"):
-        windsock.open(tmp_path / "lab")
+        barograph.open(tmp_path / "lab")
 
 
 def test_the_run_is_not_running_because_its_files_are_new(tmp_path: Path):
     """Event files that were copied a moment ago are not being written."""
     write(tmp_path, {1: 1.0})
-    assert windsock.open(tmp_path).status.word == "finished"
+    assert barograph.open(tmp_path).status.word == "finished"
 
 
 def test_old_files_that_are_copied_piece_by_piece_are_not_running(tmp_path: Path):
@@ -429,7 +429,7 @@ def test_old_files_that_are_copied_piece_by_piece_are_not_running(tmp_path: Path
         target = tmp_path / "to" / name / source.name
         target.parent.mkdir(parents=True)
         target.write_bytes(source.read_bytes()[:1000])
-        run = windsock.open(target.parent)
+        run = barograph.open(target.parent)
         target.write_bytes(source.read_bytes())
         assert run.refresh()
         assert len(run.series("a")) == 100
@@ -440,7 +440,7 @@ def test_old_files_that_are_copied_piece_by_piece_are_not_running(tmp_path: Path
 def test_a_file_that_only_has_the_name_is_an_empty_run(tmp_path: Path, content: bytes):
     """It has no metrics, and what was not understood is counted."""
     (tmp_path / "events.out.tfevents.1700000000.host").write_bytes(content)
-    assert windsock.open(tmp_path).names() == []
+    assert barograph.open(tmp_path).names() == []
 
 
 @pytest.mark.parametrize("name", ["verl-gsm8k-qwen2-7b-base", "verl-q3b-mcore-offppl"])
@@ -449,7 +449,7 @@ def test_real_runs_have_the_values_of_their_reference(name: str):
     if not (REAL_RUNS / name).exists():
         pytest.skip("no real runs")
     [file] = (REAL_RUNS / name).glob("*tfevents*")
-    run = windsock.open(file)
+    run = barograph.open(file)
     series = {metric: run.series(metric) for metric in run.names()}
     values = {metric: dict(zip(s.steps.tolist(), s.values.tolist(), strict=True)) for metric, s in series.items()}
     compared = 0

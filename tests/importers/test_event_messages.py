@@ -12,7 +12,7 @@ from tensorboard.compat.proto.types_pb2 import DT_BFLOAT16, DT_HALF
 from tensorboard.compat.tensorflow_stub.dtypes import string
 from tensorboard.util import tensor_util
 
-from windsock.importers.events import UndecodableError, Value, decode_event, decode_value, fields
+from barograph.importers.reading.events import UndecodableError, Value, decode_event, decode_value, fields
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-import windsock
-from windsock.errors import LogError, RunNotFoundError
-from windsock.importers import logs
-from windsock.importers.imported import log_id
-from windsock.importers.logs import find_logs
-from windsock.importers.seen import END_BYTES
-from windsock.opening import ImportedView, open_run
+import barograph
+from barograph.base.errors import LogError, RunNotFoundError
+from barograph.importers import logs
+from barograph.importers.imported import log_id
+from barograph.importers.logs import find_logs
+from barograph.importers.opening import ImportedView, open_run
+from barograph.importers.reading.log import END_BYTES, look_at
 
 
 def write(path: Path, steps: int = 3) -> Path:
@@ -25,14 +25,14 @@ def found(dir: Path) -> list[str]:
 
 
 def record(dir: Path, id: str) -> Path:
-    run = windsock.init(id=id, project="p", dir=dir)
+    run = barograph.init(id=id, project="p", dir=dir)
     run.log({"a": 1.0}, step=0)
     run.finish()
     return Path(run.path)
 
 
 def test_logs_are_found_by_their_content(tmp_path: Path):
-    """Not in hidden directories, nor in runs that windsock has recorded, however deep these are."""
+    """Not in hidden directories, nor in runs that barograph has recorded, however deep these are."""
     for place in ("a.jsonl", "lab/one/metrics.jsonl", ".hidden/x.jsonl", "lab/deep/er/p/run/inside.jsonl"):
         write(tmp_path / place)
     record(tmp_path / "lab" / "deep" / "er", "run")
@@ -47,7 +47,7 @@ def test_a_file_that_has_not_changed_is_looked_into_once(tmp_path: Path, monkeyp
         write(tmp_path / f"{number}.jsonl")
     (tmp_path / "readme.txt").write_text("no metrics\n")
     looked: list[Path] = []
-    look = logs.look_at
+    look = look_at
     monkeypatch.setattr(logs, "look_at", lambda path: looked.append(path) or look(path))
     first = found(tmp_path)
     assert len(looked) == 6
@@ -81,7 +81,9 @@ def test_a_directory_with_one_log_is_that_run(tmp_path: Path):
     write(tmp_path / "lab" / "one.jsonl")
     assert open_run(tmp_path / "lab").name == "one"
     write(tmp_path / "lab" / "two.jsonl")
-    with pytest.raises(LogError, match=r"2 logs \(one.jsonl, two.jsonl, …\): give one, or list them with 'windsock ls"):
+    with pytest.raises(
+        LogError, match=r"2 logs \(one.jsonl, two.jsonl, …\): give one, or list them with 'barograph ls"
+    ):
         open_run(tmp_path / "lab")
 
 
@@ -95,7 +97,7 @@ def test_a_directory_with_one_run_is_that_run(tmp_path: Path):
 
 
 def test_a_log_is_opened_by_its_id_in_the_directory_of_the_runs(tmp_path: Path):
-    """Or by a prefix of it, as ``windsock ls`` prints it; the newest one is the last."""
+    """Or by a prefix of it, as ``barograph ls`` prints it; the newest one is the last."""
     write(tmp_path / "one.jsonl")
     log = next(iter(find_logs(tmp_path)))
     for name in (log_id(log), log_id(log)[:5], "@last"):
@@ -115,8 +117,8 @@ def test_what_cannot_be_read_has_a_reason(tmp_path: Path):
     for name, message in {
         "empty.log": "is empty",
         "data.bin": "is binary data",
-        "prose.txt": "without metrics that windsock knows; docs/importing.md lists the formats",
-        "nothing": "has no log that windsock can read",
+        "prose.txt": "without metrics that barograph knows; docs/importing.md lists the formats",
+        "nothing": "has no log that barograph can read",
         "absent.log": "does not exist",
     }.items():
         with pytest.raises((LogError, RunNotFoundError), match=message):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from windsock.importers.formats import Log, format_of
-from windsock.importers.recorder import Recorder
-from windsock.importers.seen import look_at
+from barograph.importers.formats import format_of
+from barograph.importers.reading.log import Log, look_at
+from barograph.importers.recorder import Recorder
 
 PIECES = [
     b"9", b"a", b"A", b".", b"A.", b" ", b"\r", b"'", b'"', b"(", b")", b"[", b"{", b"{'", b"{'a': ", b"{'a': 1}",

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from windsock.cli import main
-from windsock.importers import import_cache
-from windsock.importers.import_cache import cache_dir, cached_imports, clean_cache
-from windsock.opening import ImportedView, open_run
+from barograph.apps.cli import main
+from barograph.importers import cache
+from barograph.importers.cache import cache_dir, cached_imports, clean_cache
+from barograph.importers.opening import ImportedView, open_run
 
 DAY = 86_400.0
 
@@ -31,7 +31,7 @@ def used(path: Path, days: float) -> None:
 
 @pytest.fixture(autouse=True)
 def _cleans_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_cache, "CLEAN_SECONDS", -1.0)
+    monkeypatch.setattr(cache, "CLEAN_SECONDS", -1.0)
 
 
 def folders() -> list[str]:
@@ -39,14 +39,14 @@ def folders() -> list[str]:
 
 
 def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """A variable of windsock, else that of the desktop, else the home directory."""
-    assert cache_dir() == Path(os.environ["WINDSOCK_CACHE"])
-    monkeypatch.delenv("WINDSOCK_CACHE")
+    """A variable of barograph, else that of the desktop, else the home directory."""
+    assert cache_dir() == Path(os.environ["BAROGRAPH_CACHE"])
+    monkeypatch.delenv("BAROGRAPH_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_dir() == tmp_path / "windsock"
+    assert cache_dir() == tmp_path / "barograph"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_dir() == tmp_path / ".cache" / "windsock"
+    assert cache_dir() == tmp_path / ".cache" / "barograph"
 
 
 def test_imports_that_were_not_used_for_long_are_removed(tmp_path: Path):
@@ -67,7 +67,7 @@ def test_beyond_the_limit_the_least_recently_used_go_first(tmp_path: Path, monke
         open_run(write(tmp_path / f"{name}.jsonl"))
         used(next(one.path for one in cached_imports() if one.path.name.startswith(name)), 10 - days)
     sizes = [one.bytes for one in cached_imports()]
-    monkeypatch.setattr(import_cache, "MAX_BYTES", sum(sizes[2:]))
+    monkeypatch.setattr(cache, "MAX_BYTES", sum(sizes[2:]))
     assert clean_cache() == 2
     assert folders() == ["c.jsonl", "d.jsonl"]
 
@@ -76,12 +76,12 @@ def test_an_import_in_use_is_never_removed(tmp_path: Path, monkeypatch: pytest.M
     """By this process or another; when its reader is gone, it is."""
     view = open_run(write(tmp_path / "here.jsonl"))
     there = write(tmp_path / "there.jsonl")
-    code = f"import windsock; v = windsock.open({str(there)!r}); print('open', flush=True); input()"
+    code = f"import barograph; v = barograph.open({str(there)!r}); print('open', flush=True); input()"
     reader = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert reader.stdout is not None
     assert reader.stdout.readline() == "open\n"
     open_run(write(tmp_path / "unused.jsonl"))
-    monkeypatch.setattr(import_cache, "MAX_BYTES", 0)
+    monkeypatch.setattr(cache, "MAX_BYTES", 0)
     clean_cache()
     assert folders() == ["here.jsonl", "there.jsonl"]
     assert view.refresh() is False
@@ -95,7 +95,7 @@ def test_an_import_in_use_is_never_removed(tmp_path: Path, monkeypatch: pytest.M
 def test_a_cache_that_cannot_be_written_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The log is read into a temporary directory."""
     (tmp_path / "file").touch()
-    monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.setenv("BAROGRAPH_CACHE", str(tmp_path / "file" / "cache"))
     view = open_run(write(tmp_path / "a.jsonl"))
     assert isinstance(view, ImportedView)
     assert view.steps == (0, 2)

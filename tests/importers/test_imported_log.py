@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-import windsock
-from windsock.errors import LogError
-from windsock.importers import imported
-from windsock.importers.formats import Log
-from windsock.importers.imported import STATE_FILE, ImportedLog
-from windsock.importers.logs import log_at
-from windsock.opening import ImportedView
-from windsock.view import View
+import barograph
+from barograph.base.errors import LogError
+from barograph.importers import imported
+from barograph.importers.imported import STATE_FILE, ImportedLog
+from barograph.importers.logs import log_at
+from barograph.importers.opening import ImportedView
+from barograph.importers.reading.log import Log
+from barograph.journal.view import View
 
 LONG_AGO = 1_600_000_000.0
 
@@ -35,7 +35,7 @@ def at_rest(path: Path, text: str) -> Path:
 
 
 def steps_of(path: Path) -> list[int]:
-    return windsock.open(path).series("loss").steps.tolist()
+    return barograph.open(path).series("loss").steps.tolist()
 
 
 def folder_of(path: Path) -> Path:
@@ -45,7 +45,7 @@ def folder_of(path: Path) -> Path:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of bytes that were read of logs, one for each reading."""
-    from windsock.importers.json_lines import Reader
+    from barograph.importers.formats.json_lines import Reader
 
     found: list[int] = []
     read = Reader.read
@@ -74,13 +74,13 @@ def test_a_second_opening_reads_only_what_is_new(tmp_path: Path, reads: list[int
         file.write(rows(3))
     assert steps_of(path) == [1, 2, 3]
     assert reads[:2] == [len(rows(1, 2)), len(rows(3))]
-    assert windsock.open(path).status.word == "running"
+    assert barograph.open(path).status.word == "running"
 
 
 def test_an_open_view_follows_a_log_that_grows(tmp_path: Path):
     """And one that is written anew."""
     path = at_rest(tmp_path / "metrics.jsonl", rows(1, 2))
-    view = windsock.open(path)
+    view = barograph.open(path)
     assert not view.refresh()
     with path.open("a") as file:
         file.write(rows(3))
@@ -95,10 +95,10 @@ def test_a_log_without_news_leaves_its_journal_as_it_is(tmp_path: Path):
     """Although one that changed just now is looked at again."""
     path = tmp_path / "metrics.jsonl"
     path.write_text(rows(1, 2))
-    view = windsock.open(path)
+    view = barograph.open(path)
     sizes = [segment.stat().st_size for segment in view.path.rglob("*.seg*")]
     assert not view.refresh()
-    assert not windsock.open(path).refresh()
+    assert not barograph.open(path).refresh()
     assert [segment.stat().st_size for segment in view.path.rglob("*.seg*")] == sizes
 
 
@@ -107,7 +107,7 @@ def test_a_line_without_its_end_is_read_when_the_log_rests(tmp_path: Path, monke
     path = tmp_path / "metrics.jsonl"
     path.write_text(rows(1, 2).rstrip())
     assert steps_of(path) == [1]
-    monkeypatch.setattr("windsock.importers.text_lines.SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr("barograph.importers.reading.lines.SETTLED_SECONDS", -1.0)
     assert steps_of(path) == [1, 2]
 
 
@@ -174,7 +174,7 @@ def test_a_journal_that_was_changed_is_made_again(tmp_path: Path):
 def test_the_cache_may_be_removed(tmp_path: Path):
     """And the journal of a log that was removed stays while its view is open."""
     path = at_rest(tmp_path / "metrics.jsonl", rows(1, 2))
-    view = windsock.open(path)
+    view = barograph.open(path)
     for file in sorted(folder_of(path).rglob("*"), reverse=True):
         file.unlink() if file.is_file() else file.rmdir()
     assert steps_of(path) == [1, 2]
@@ -194,9 +194,9 @@ def test_without_a_cache_that_can_be_written_a_temporary_directory_is_used(
 ):
     """Reading needs no permission to write."""
     (tmp_path / "file").touch()
-    monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.setenv("BAROGRAPH_CACHE", str(tmp_path / "file" / "cache"))
     path = at_rest(tmp_path / "metrics.jsonl", rows(1, 2))
-    view = windsock.open(path)
+    view = barograph.open(path)
     assert view.series("loss").steps.tolist() == [1, 2]
     assert not view.path.is_relative_to(tmp_path)
 
@@ -218,7 +218,7 @@ def test_a_full_disk_is_an_error_with_a_message(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(ImportedLog, "_save", fail)
     with pytest.raises(LogError, match="No space left"):
-        windsock.open(path)
+        barograph.open(path)
 
 
 def test_a_package_that_was_installed_since_lets_the_log_be_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -235,8 +235,8 @@ def test_a_package_that_was_installed_since_lets_the_log_be_read_again(tmp_path:
 
 
 PROGRAM = """
-import sys, windsock
-print(windsock.open(sys.argv[1]).series("loss").steps.tolist()[-1])
+import sys, barograph
+print(barograph.open(sys.argv[1]).series("loss").steps.tolist()[-1])
 """
 
 
@@ -249,7 +249,7 @@ def test_two_processes_may_open_a_log_at_once(tmp_path: Path):
     path = at_rest(tmp_path / "metrics.jsonl", rows(*range(1, 5001)))
     processes = [start(path) for _ in range(3)]
     assert [process.communicate(timeout=60)[0].strip() for process in processes] == ["5000"] * 3
-    assert windsock.open(path).series("loss").steps.tolist() == list(range(1, 5001))
+    assert barograph.open(path).series("loss").steps.tolist() == list(range(1, 5001))
 
 
 def test_an_import_that_was_killed_is_begun_again(tmp_path: Path):
@@ -263,14 +263,14 @@ def test_an_import_that_was_killed_is_begun_again(tmp_path: Path):
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     assert not (folder / STATE_FILE).exists()
-    assert len(windsock.open(path).series("loss").steps) == 200_000
+    assert len(barograph.open(path).series("loss").steps) == 200_000
 
 
 def test_the_same_log_has_the_same_id_and_its_own_name(tmp_path: Path):
     """A name that many logs have is replaced by that of the directory."""
     path = at_rest(tmp_path / "project" / "run-7" / "metrics.jsonl", rows(1))
-    view = windsock.open(path)
-    assert (view.name, view.info.project, view.id) == ("run-7", "project", windsock.open(path).id)
+    view = barograph.open(path)
+    assert (view.name, view.info.project, view.id) == ("run-7", "project", barograph.open(path).id)
     assert view.path != path
 
 
@@ -278,7 +278,7 @@ def test_the_log_itself_is_only_read(tmp_path: Path):
     """No file appears beside it."""
     path = at_rest(tmp_path / "only" / "metrics.jsonl", rows(1))
     before = path.stat()
-    windsock.open(path)
+    barograph.open(path)
     assert [entry.name for entry in path.parent.iterdir()] == ["metrics.jsonl"]
     assert (path.stat().st_mtime_ns, path.stat().st_size) == (before.st_mtime_ns, before.st_size)
 
@@ -294,15 +294,15 @@ def test_a_directory_that_is_a_run_itself_is_opened_before_those_in_it(tmp_path:
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "", "no#run", "\udcff"])
 def test_a_name_that_is_no_path_names_no_run(name: str, tmp_path: Path):
     """Also one that is too long for a path."""
-    with pytest.raises(windsock.RunNotFoundError):
-        windsock.open(name, dir=tmp_path)
+    with pytest.raises(barograph.RunNotFoundError):
+        barograph.open(name, dir=tmp_path)
 
 
 def test_a_run_of_a_store_may_have_any_name(tmp_path: Path):
     """Also one with the mark that separates it from the path."""
     text = "Step,run #1 - a,run #1 - a__MIN,run #2 - a,run #2 - a__MIN\n1,0.5,0.5,0.25,0.25\n"
     path = at_rest(tmp_path / "chart.csv", text)
-    assert windsock.open(f"{path}#run #2").series("a").values.tolist() == [0.25]
+    assert barograph.open(f"{path}#run #2").series("a").values.tolist() == [0.25]
 
 
 @pytest.mark.parametrize(("data", "message"), [
@@ -317,13 +317,13 @@ def test_a_file_that_is_no_log_is_refused_with_what_it_is(tmp_path: Path, data: 
     path = tmp_path / "file.pt"
     path.write_bytes(data)
     with pytest.raises(LogError, match=message):
-        windsock.open(path)
+        barograph.open(path)
 
 
 def test_a_view_of_the_cached_journal_equals_that_of_the_log(tmp_path: Path):
     """Everything that reads runs can open it."""
     path = at_rest(tmp_path / "metrics.jsonl", rows(1, 2))
-    view = windsock.open(path)
+    view = barograph.open(path)
     assert View(view.path).series("loss").values.tolist() == view.series("loss").values.tolist()
 
 
@@ -332,4 +332,4 @@ def test_a_store_of_aim_is_refused_with_what_to_do(tmp_path: Path, place: str):
     """Its database cannot be read without it."""
     (tmp_path / ".aim" / "meta").mkdir(parents=True)
     with pytest.raises(LogError, match="Aim.*CSV"):
-        windsock.open(tmp_path / place)
+        barograph.open(tmp_path / place)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from windsock.importers.formats import FORMATS, format_of
-from windsock.importers.import_cache import MAX_AGE_SECONDS, MAX_BYTES
+from barograph.importers.cache import MAX_AGE_SECONDS, MAX_BYTES
+from barograph.importers.formats import FORMATS, format_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "importing.md"
 

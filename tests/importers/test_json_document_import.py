@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import windsock
-from windsock.errors import LogError
+import barograph
+from barograph.base.errors import LogError
 
 LONG_AGO = 1_600_000_000.0
 ROWS = [{"step": step, "loss": 1 / step, "reward": step / 7} for step in range(1, 6)]
@@ -22,11 +22,11 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def open_document(tmp_path: Path, document: Any, indent: int | None = 2) -> windsock.View:
-    return windsock.open(write(tmp_path / "history.json", json.dumps(document, indent=indent)))
+def open_document(tmp_path: Path, document: Any, indent: int | None = 2) -> barograph.View:
+    return barograph.open(write(tmp_path / "history.json", json.dumps(document, indent=indent)))
 
 
-def points(view: windsock.View, name: str) -> dict[int, float]:
+def points(view: barograph.View, name: str) -> dict[int, float]:
     series = view.series(name)
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
@@ -74,7 +74,7 @@ def test_a_document_that_was_written_again_with_more_rows_adds_them(tmp_path: Pa
 def test_rows_before_a_cut_are_kept(tmp_path: Path):
     """And a message says where."""
     text = json.dumps(ROWS, indent=2)
-    view = windsock.open(write(tmp_path / "x.json", text[: len(text) // 2]))
+    view = barograph.open(write(tmp_path / "x.json", text[: len(text) // 2]))
     assert list(points(view, "loss")) == [1, 2]
     assert "line" in view.damage()[0]
 

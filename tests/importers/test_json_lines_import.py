@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import windsock
-from windsock.cli import main
-from windsock.errors import LogError
+import barograph
+from barograph.apps.cli import main
+from barograph.base.errors import LogError
 
-REALRUNS = Path(os.environ.get("WINDSOCK_REALRUNS") or Path(__file__).parents[3] / "shared" / "realruns")
+REALRUNS = Path(os.environ.get("BAROGRAPH_REALRUNS") or Path(__file__).parents[3] / "shared" / "realruns")
 LONG_AGO = 1_600_000_000.0
 
 
@@ -22,20 +22,20 @@ def lines(rows: Iterable[Any]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def open_lines(tmp_path: Path, *rows: Any, text: str | bytes | None = None) -> windsock.View:
+def open_lines(tmp_path: Path, *rows: Any, text: str | bytes | None = None) -> barograph.View:
     path = tmp_path / "log.jsonl"
     data = lines(rows) if text is None else text
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     os.utime(path, (LONG_AGO, LONG_AGO))
-    return windsock.open(path)
+    return barograph.open(path)
 
 
-def points(view: windsock.View, name: str) -> dict[int, float]:
+def points(view: barograph.View, name: str) -> dict[int, float]:
     series = view.series(name)
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
 
-def notes(view: windsock.View) -> str:
+def notes(view: barograph.View) -> str:
     assert view.origin is not None
     return "; ".join(view.origin.notes)
 
@@ -227,13 +227,13 @@ def test_other_encodings_are_read(tmp_path: Path, encoding: str):
 
 def test_our_own_export_is_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Names, steps, times and values."""
-    run = windsock.init(project="p", name="n", dir=tmp_path / "runs")
+    run = barograph.init(project="p", name="n", dir=tmp_path / "runs")
     for step in range(1, 6):
         run.log({"reward/mean": step / 3, "actor/loss": math.nan if step == 2 else -1e-9 * step}, step=step)
     run.finish()
     main(["export", str(run.path), "--to", "jsonl"])
     view = open_lines(tmp_path, text=capsys.readouterr().out)
-    own = windsock.open(run.path)
+    own = barograph.open(run.path)
     for name in ("reward/mean", "actor/loss"):
         assert repr(points(view, name)) == repr(points(own, name))
         assert view.series(name).times.tolist() == pytest.approx(own.series(name).times.tolist())
@@ -244,7 +244,7 @@ def test_real_logs_have_the_values_of_their_series(run: str):
     """Key by key, step by step, to the digits of the reference."""
     if not (REALRUNS / run).is_dir():
         pytest.skip(f"{REALRUNS} has no {run}")
-    view = windsock.open(REALRUNS / run / "metrics.jsonl")
+    view = barograph.open(REALRUNS / run / "metrics.jsonl")
     with (REALRUNS / run / "series.csv").open() as file:
         reference = list(csv.DictReader(file))
     assert sorted([*view.names(), "step"]) == sorted(reference[0])

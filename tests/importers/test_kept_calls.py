@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from windsock.importers.formats import RewrittenError
-from windsock.importers.kept_calls import KeptCalls
+from barograph.importers.formats.notebooks import KeptCalls
+from barograph.importers.reading.log import RewrittenError
 
 
 class Listing:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from windsock.errors import LogError
-from windsock.importers.formats import Log
-from windsock.importers.imported import Given, ImportedLog
-from windsock.journal.folder import read_run_info
-from windsock.opening import open_run
-from windsock.view import View
+from barograph.base.errors import LogError
+from barograph.importers.imported import Given, ImportedLog
+from barograph.importers.opening import open_run
+from barograph.importers.reading.log import Log
+from barograph.journal.format.folder import read_run_info
+from barograph.journal.view import View
 
 
 def row(step: int) -> str:

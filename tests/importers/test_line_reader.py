@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from windsock.importers import text_lines
-from windsock.importers.clean_lines import Line, clean_line, first_time, time_in
-from windsock.importers.formats import Log, RewrittenError
-from windsock.importers.recorder import Recorder
-from windsock.importers.seen import MAX_LINE
-from windsock.importers.text_lines import LineReader
+from barograph.importers.reading import lines as text_lines
+from barograph.importers.reading.lines import LineReader
+from barograph.importers.reading.log import MAX_LINE, Line, Log, RewrittenError, clean_line, first_time, time_in
+from barograph.importers.recorder import Recorder
 
 
 class Rows(LineReader):

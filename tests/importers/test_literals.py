@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windsock.importers import literals
-from windsock.importers.literals import literal_of, parse_dict
+from barograph.importers.reading import values
+from barograph.importers.reading.values import literal_of, parse_dict
 
 
 def test_what_programs_print_is_read():
@@ -61,5 +61,5 @@ def test_the_quick_way_and_the_careful_one_agree():
 
 def test_the_quick_way_is_taken(monkeypatch: pytest.MonkeyPatch):
     """A plain dict of numbers needs no syntax tree."""
-    monkeypatch.setattr(literals, "literal_of", None)
+    monkeypatch.setattr(values, "literal_of", None)
     assert parse_dict("{'loss': -0.0, 'reward': '1.2', 'kl': nan}") is not None

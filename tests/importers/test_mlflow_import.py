@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import windsock
-from windsock.importers import mlflow_store
-from windsock.importers.logs import find_logs
-from windsock.view import View
+import barograph
+from barograph.importers.formats import mlflow
+from barograph.importers.logs import find_logs
+from barograph.journal.view import View
 
 ID = "0123456789abcdef0123456789abcdef"
 SCHEMA = """
@@ -59,7 +59,7 @@ def test_a_directory_of_a_run_is_read(tmp_path: Path):
     (run / "artifacts" / "metrics.jsonl").write_text('{"step": 1, "a": 2}\n')
     [log] = find_logs(tmp_path)
     assert log.path == run
-    view = windsock.open(run)
+    view = barograph.open(run)
     assert view.series("train/loss").steps.tolist() == [1, 2]
     assert math.isnan(view.series("train/loss").values[1])
     assert view.series("reward").values.tolist() == [1, -math.inf]
@@ -75,13 +75,13 @@ def test_a_directory_of_a_run_is_read(tmp_path: Path):
 def test_the_state_is_the_status(tmp_path: Path, status: int, word: str):
     """Of a directory, where it is a number."""
     run = write_run(tmp_path, {"a": "1700000001000 1 1\n"}, status)
-    assert windsock.open(run).status.word == word
+    assert barograph.open(run).status.word == word
 
 
 def test_a_run_that_goes_on_is_followed(tmp_path: Path):
     """From the last line of each metric; an incomplete line waits."""
     run = write_run(tmp_path, {"a": "1700000001000 1 1\n", "b": "1700000001000 1 1\n17000000"}, status=1)
-    view = windsock.open(run)
+    view = barograph.open(run)
     assert view.series("b").steps.tolist() == [1]
     for name in ("a", "b"):
         (run / "metrics" / name).write_text("1700000001000 1 1\n1700000002000 2 2\n")
@@ -108,7 +108,7 @@ def test_values_of_one_step_are_one_row(tmp_path: Path):
         def status(self, *_: object) -> None: ...
 
     [log] = find_logs(run)
-    mlflow_store.Reader(log, {}).read(Out())  # type: ignore[arg-type]
+    mlflow.Reader(log, {}).read(Out())  # type: ignore[arg-type]
     assert len(rows) == 31
     assert rows[3] == ({"a": 3.0, "b": 3.0}, 3, 1700000180)
 
@@ -116,7 +116,7 @@ def test_values_of_one_step_are_one_row(tmp_path: Path):
 def test_lines_that_are_no_points_are_counted(tmp_path: Path):
     """The others are kept."""
     run = write_run(tmp_path, {"a": "1700000001000 1 1\nx y z\n1 2 3 4\n1700000002000 word 2\n1700000003000 3 3\n"})
-    view = windsock.open(run)
+    view = barograph.open(run)
     assert view.series("a").steps.tolist() == [1, 3]
     assert facts(view)["unread"][0]["count"] == 3
 
@@ -157,7 +157,7 @@ def test_runs_of_a_database_are_opened_by_their_names(tmp_path: Path):
         connection.execute("INSERT INTO tags VALUES ('mlflow.note.content', 'a note', '1')")
         connection.commit()
     assert [log.member for log in find_logs(tmp_path)] == ["a", "b"]
-    view = windsock.open(f"{path}#a")
+    view = barograph.open(f"{path}#a")
     assert view.names() == ["loss"]
     assert view.series("loss").values.tolist()[2:] == [-math.inf, math.inf]
     assert math.isnan(view.series("loss").values[1])
@@ -165,7 +165,7 @@ def test_runs_of_a_database_are_opened_by_their_names(tmp_path: Path):
     assert view.config == {"lr": 0.5}
     info = view.info
     assert (info.project, info.name, info.notes, view.status.word) == ("maze", "a", "a note", "crashed")
-    assert windsock.open(f"{path}#b").status.word == "finished"
+    assert barograph.open(f"{path}#b").status.word == "finished"
 
 
 def test_a_database_is_followed(tmp_path: Path):
@@ -175,7 +175,7 @@ def test_a_database_is_followed(tmp_path: Path):
         connection.execute("PRAGMA journal_mode = WAL")
         add_run(connection, "1", "a", "RUNNING")
         add(connection, "1", "loss", 1, 0.5)
-        view = windsock.open(path)
+        view = barograph.open(path)
         add(connection, "1", "loss", 2, 0.25)
         assert view.refresh()
         assert view.series("loss").values.tolist() == [0.5, 0.25]
@@ -193,7 +193,7 @@ def test_a_database_that_was_made_again_is_read_anew(tmp_path: Path):
         add_run(connection, "1", "a")
         for step in range(3):
             add(connection, "1", "loss", step, 0.5)
-    view = windsock.open(path)
+    view = barograph.open(path)
     path.unlink()
     with closing(connect(path)) as connection:
         add_run(connection, "1", "a")
@@ -208,6 +208,6 @@ def test_a_start_that_is_no_time_is_none(tmp_path: Path, start: str):
     run = write_run(tmp_path / "mlruns", {"loss": f"{start} 0.5 1\n1700000001000 0.25 2\n"})
     meta = run / "meta.yaml"
     meta.write_text(meta.read_text().replace("1700000000250", start))
-    view = windsock.open(run)
+    view = barograph.open(run)
     assert view.series("loss").values.tolist()[-1] == 0.25
     assert not [text for text in view.damage() if "the rest" in text]

@@ -1,6 +1,6 @@
 """Logs with damage of every kind: nothing but our own errors comes out, nothing hangs, and what is intact is kept.
 
-``WINDSOCK_MUTATIONS`` is the number of files; without it some hundred are tried.
+``BAROGRAPH_MUTATIONS`` is the number of files; without it some hundred are tried.
 """
 
 import os
@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from example_logs import EXAMPLES, LONG_AGO, files_of, write_example
 
-import windsock
-from windsock.errors import WindsockError
-from windsock.importers.formats import FAILURES, FORMATS
-from windsock.importers.logs import log_at, logs_at
-from windsock.view import View
+import barograph
+from barograph.base.errors import BarographError
+from barograph.importers.formats import FAILURES, FORMATS
+from barograph.importers.logs import log_at, logs_at
+from barograph.journal.view import View
 
-FILES = int(os.environ.get("WINDSOCK_MUTATIONS", "340"))
+FILES = int(os.environ.get("BAROGRAPH_MUTATIONS", "340"))
 PART = 100  # files of one test
 SECONDS = 20  # that one file may take; they take some milliseconds
 NUMBER = re.compile(rb"\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -175,9 +175,9 @@ def read_everything(view: View) -> int:
 
 def try_to_open(path: Path) -> None:
     """Open the logs at a path and read everything; a log may be refused, with a message."""
-    with suppress(WindsockError):
+    with suppress(BarographError):
         for log in logs_at(path)[:3]:
-            view = windsock.open(f"{log.path}#{log.member}" if log.member else log.path)
+            view = barograph.open(f"{log.path}#{log.member}" if log.member else log.path)
             read_everything(view)
             view.refresh()
 
@@ -219,7 +219,7 @@ def test_examples_are_recognised_and_read_without_damage(name: str, tmp_path: Pa
     """Otherwise damaged ones would show nothing."""
     path = write_example(name, tmp_path / "log")
     log = log_at(path)
-    view = windsock.open(path)
+    view = barograph.open(path)
     assert log.format in name or name in ("rollout_file", "wandb_table")
     assert view.damage() == []
     assert read_everything(view) >= 5
@@ -228,13 +228,13 @@ def test_examples_are_recognised_and_read_without_damage(name: str, tmp_path: Pa
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_what_is_before_the_damage_is_kept(name: str, tmp_path: Path):
     """The values of a log whose end is damaged are those that it had."""
-    whole = windsock.open(write_example(name, tmp_path / "whole"))
+    whole = barograph.open(write_example(name, tmp_path / "whole"))
     path = write_example(name, tmp_path / "damaged")
     for file in files_of(tmp_path / "damaged"):
         if file.suffix not in (".parquet", ".md"):
             file.write_bytes(file.read_bytes() + b"\xff\xfe{\0[(\n\x80damaged")
             os.utime(file, (LONG_AGO, LONG_AGO))
-    view = windsock.open(path)
+    view = barograph.open(path)
     for metric in whole.names():
         expected, found = whole.series(metric), view.series(metric)
         assert repr(found.values.tolist()) == repr(expected.values.tolist())
@@ -245,7 +245,7 @@ def test_what_is_before_the_damage_is_kept(name: str, tmp_path: Path):
 def test_a_format_that_fails_leaves_a_log_to_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """One odd file does not hide the other logs of a directory."""
     write_example("json_lines", tmp_path)
-    monkeypatch.setattr("windsock.importers.areal.matches", lambda seen: 1 / 0)
+    monkeypatch.setattr("barograph.importers.formats.consoles.areal.matches", lambda seen: 1 / 0)
     assert [log.format for log in logs_at(tmp_path)] == ["json_lines"]
     assert "ZeroDivisionError" in FAILURES.pop()
     FAILURES.clear()

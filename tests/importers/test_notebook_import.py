@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from windsock.errors import LogError
-from windsock.importers.notebook_code import setup_in
-from windsock.importers.recorder import Recorder
-from windsock.opening import open_run
+from barograph.base.errors import LogError
+from barograph.importers.opening import open_run
+from barograph.importers.reading.notebook_cells import setup_in
+from barograph.importers.recorder import Recorder
 
 NAMES = ["Step", "Training Loss", "reward", "completions / mean_length", "rewards / right / mean"]
 

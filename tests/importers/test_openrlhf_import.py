@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from windsock.errors import LogError
-from windsock.importers.logs import log_at
-from windsock.opening import open_run
-from windsock.view import View
+from barograph.base.errors import LogError
+from barograph.importers.logs import log_at
+from barograph.importers.opening import open_run
+from barograph.journal.view import View
 
 RAY = "\x1b[36m(PPOTrainer pid=77)\x1b[0m "
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from windsock.errors import LogError
-from windsock.importers.logs import log_at
-from windsock.opening import open_run
+from barograph.base.errors import LogError
+from barograph.importers.logs import log_at
+from barograph.importers.opening import open_run
 
 DIM, RESET = "\x1b[2m", "\x1b[0m"
 

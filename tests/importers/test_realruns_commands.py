@@ -1,4 +1,4 @@
-"""Every command opens every real log. Tests find them through ``WINDSOCK_REALRUNS``; without them they are skipped."""
+"""Every command opens every real log. Tests find them through ``BAROGRAPH_REALRUNS``; without them they are skipped."""
 
 import json
 import os
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from windsock.cli import main
-from windsock.opening import open_run
+from barograph.apps.cli import main
+from barograph.importers.opening import open_run
 
-FOLDER = Path(os.environ.get("WINDSOCK_REALRUNS") or Path(__file__).parents[3] / "shared" / "realruns")
+FOLDER = Path(os.environ.get("BAROGRAPH_REALRUNS") or Path(__file__).parents[3] / "shared" / "realruns")
 OTHER = ("README.md", "truth.json", "series.csv")
 LOGS = sorted(path for path in FOLDER.glob("*/*") if path.name not in OTHER)
 
@@ -27,7 +27,7 @@ def test_every_command_opens_every_real_log(log: Path, tmp_path: Path, capsys: p
         arguments = [str(tmp_path / one) if one == "r.html" else one for one in command[1:]]
         assert main([command[0], str(log), *arguments]) == 0, command
         assert capsys.readouterr().out or command[0] in ("report", "samples"), command
-    assert main(["explain", name, "--run", str(log), "--json"]) in (0, 1)  # 1: a name that windsock does not know
+    assert main(["explain", name, "--run", str(log), "--json"]) in (0, 1)  # 1: a name that barograph does not know
     capsys.readouterr()
     assert main(["import", str(log), "--to", str(tmp_path / "kept")]) == 0
     capsys.readouterr()

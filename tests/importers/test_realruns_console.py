@@ -9,8 +9,8 @@ import pytest
 from console_logs import imported, points, unread
 
 PROJECT = Path(__file__).parents[2]
-REALRUNS = Path(os.environ.get("WINDSOCK_REALRUNS") or PROJECT.parent / "shared" / "realruns")
-pytestmark = pytest.mark.skipif(not REALRUNS.is_dir(), reason="the real logs are not here: set WINDSOCK_REALRUNS")
+REALRUNS = Path(os.environ.get("BAROGRAPH_REALRUNS") or PROJECT.parent / "shared" / "realruns")
+pytestmark = pytest.mark.skipif(not REALRUNS.is_dir(), reason="the real logs are not here: set BAROGRAPH_REALRUNS")
 
 
 def rows_of(name: str) -> list[dict[str, str]]:

@@ -1,6 +1,6 @@
 """The names of real logs are known as the logs have them, not only as their reference columns do.
 
-The logs are found through WINDSOCK_REALRUNS (default ../shared/realruns); without them these tests are skipped.
+The logs are found through BAROGRAPH_REALRUNS (default ../shared/realruns); without them these tests are skipped.
 """
 
 import os
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from windsock.opening import open_run
-from windsock.summary import run_names
+from barograph.importers.opening import open_run
+from barograph.importers.summary import run_names
 
-FOLDER = Path(os.environ.get("WINDSOCK_REALRUNS", "../shared/realruns"))
+FOLDER = Path(os.environ.get("BAROGRAPH_REALRUNS", "../shared/realruns"))
 LOGS = sorted(path for path in FOLDER.glob("*/*") if path.is_file() and path.name != "series.csv")
 
 
-@pytest.mark.skipif(not LOGS, reason=f"no logs in {FOLDER}; set WINDSOCK_REALRUNS")
+@pytest.mark.skipif(not LOGS, reason=f"no logs in {FOLDER}; set BAROGRAPH_REALRUNS")
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.parent.name)
 def test_names_are_known(log: Path):
     """At least 95 %, none of them ambiguous."""

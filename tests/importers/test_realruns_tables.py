@@ -1,6 +1,6 @@
 """Tables in real console logs and notebooks have the values of the reference columns beside them.
 
-The logs are found through WINDSOCK_REALRUNS (default ../shared/realruns); without them these tests are skipped.
+The logs are found through BAROGRAPH_REALRUNS (default ../shared/realruns); without them these tests are skipped.
 """
 
 import csv
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from windsock.opening import open_run
-from windsock.view import View
+from barograph.importers.opening import open_run
+from barograph.journal.view import View
 
-FOLDER = Path(os.environ.get("WINDSOCK_REALRUNS", "../shared/realruns"))
+FOLDER = Path(os.environ.get("BAROGRAPH_REALRUNS", "../shared/realruns"))
 AREAL = {"areal-h200-89": 1, "areal-a40-fast": 2, "areal-a40-circuitbreaker": 1, "areal-a100-crashloop": 9}
 """Runs and the number of times that each was started."""
 STATUS = {"areal-a40-fast": "finished", "areal-a40-circuitbreaker": "finished", "areal-a100-crashloop": "crashed"}
@@ -30,7 +30,7 @@ SUMMARY = {"train_runtime", "train_samples_per_second", "train_steps_per_second"
 def log_of(run: str) -> Path:
     """Return the log of a run: the file that is not the reference."""
     if not (FOLDER / run).is_dir():
-        pytest.skip(f"no log in {FOLDER / run}; set WINDSOCK_REALRUNS")
+        pytest.skip(f"no log in {FOLDER / run}; set BAROGRAPH_REALRUNS")
     return next(path for path in (FOLDER / run).iterdir() if path.name != "series.csv")
 
 

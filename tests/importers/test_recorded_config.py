@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from windsock.importers.recorder import Recorder
-from windsock.journal.folder import write_run_info
-from windsock.model import RunInfo
-from windsock.view import View
+from barograph.base.model import RunInfo
+from barograph.importers.recorder import Recorder
+from barograph.journal.format.folder import write_run_info
+from barograph.journal.view import View
 
 
 def test_a_secret_in_a_config_is_blanked(tmp_path: Path):

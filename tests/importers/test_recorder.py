@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import windsock
-from windsock.importers.formats import Log
-from windsock.importers.imported import ImportedLog
-from windsock.importers.recorder import COUNTED_NOTE, MAX_NAMES, MAX_UNREAD, RECENT_STEPS, Recorder
-from windsock.journal.folder import write_run_info
-from windsock.model import RunInfo
-from windsock.view import View
+import barograph
+from barograph.base.model import RunInfo
+from barograph.importers.imported import ImportedLog
+from barograph.importers.reading.log import Log
+from barograph.importers.recorder import COUNTED_NOTE, MAX_NAMES, MAX_UNREAD, RECENT_STEPS, Recorder
+from barograph.journal.format.folder import write_run_info
+from barograph.journal.view import View
 
 ABOUT = {"path": "log.txt", "format": "json_lines", "title": "JSON lines"}
 LONG_AGO = 1_600_000_000.0
@@ -271,8 +271,8 @@ def test_reading_a_growing_file_in_pieces_gives_what_reading_it_whole_gives(
     assert contents(View(folder / "pieces")) == contents(View(folder / "whole"))
 
 
-def test_windsock_open_reads_a_log(tmp_path: Path):
+def test_barograph_open_reads_a_log(tmp_path: Path):
     """A path that is no run is one of a log."""
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n')
-    assert windsock.open(path).series("loss").values.tolist() == [0.5, 0.25]
+    assert barograph.open(path).series("loss").values.tolist() == [0.5, 0.25]

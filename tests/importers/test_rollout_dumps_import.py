@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import windsock
-from windsock.errors import LogError
-from windsock.importers.formats import recognise
-from windsock.importers.logs import logs_at
-from windsock.importers.seen import look_at
+import barograph
+from barograph.base.errors import LogError
+from barograph.importers.formats import recognise
+from barograph.importers.logs import logs_at
+from barograph.importers.reading.log import look_at
 
 LONG_AGO = 1_600_000_000.0
 ASK, ANSWER = {"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}
@@ -35,7 +35,7 @@ def verl(step: int, *scores: float, **more: Any) -> list[dict[str, Any]]:
     ]
 
 
-def points(view: windsock.View, name: str) -> dict[int, float]:
+def points(view: barograph.View, name: str) -> dict[int, float]:
     series = view.series(name)
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
@@ -45,7 +45,7 @@ def test_a_folder_of_verl_is_one_run(tmp_path: Path):
     folder = tmp_path / "exp" / "rollout_data"
     for step in (1, 2, 10):
         write(folder / f"{step}.jsonl", verl(step, 1.0, 0.0, 0.5))
-    view = windsock.open(folder)
+    view = barograph.open(folder)
     first = view.samples(step=2)[0]
     assert (first.prompt, first.completion, first.reward, first.rewards) == ("0?", "0!", 1.0, {"acc": 1.0})
     assert len(view.samples()) == 9
@@ -58,7 +58,7 @@ def test_one_file_is_read_alone(tmp_path: Path):
     records = [{"prompt": "a", "response": "b", "reward": 0.5}]
     for step in (3, 4):
         write(tmp_path / f"{step}.jsonl", records)
-    view = windsock.open(tmp_path / "4.jsonl")
+    view = barograph.open(tmp_path / "4.jsonl")
     assert [sample.step for sample in view.samples()] == [4]
     assert points(view, "reward") == {4: 0.5}
 
@@ -67,7 +67,7 @@ def test_new_files_are_added_and_changed_ones_are_read_again(tmp_path: Path):
     """None of the samples is doubled."""
     for step in (1, 2):
         write(tmp_path / f"{step}.jsonl", verl(step, 1.0))
-    view = windsock.open(tmp_path)
+    view = barograph.open(tmp_path)
     write(tmp_path / "3.jsonl", verl(3, 0.0, 1.0))
     assert view.refresh()
     assert points(view, "score") == {1: 1.0, 2: 1.0, 3: 0.5}
@@ -83,7 +83,7 @@ def test_a_file_that_is_being_written_is_read_when_it_is_complete(tmp_path: Path
         write(tmp_path / f"{step}.jsonl", verl(step, 1.0))
     path = write(tmp_path / "3.jsonl", verl(3, 1.0, 0.0))
     os.utime(path)
-    view = windsock.open(tmp_path)
+    view = barograph.open(tmp_path)
     assert list(points(view, "score")) == [1, 2]
     os.utime(path, (LONG_AGO, LONG_AGO))
     assert view.refresh()
@@ -93,7 +93,7 @@ def test_a_file_that_is_being_written_is_read_when_it_is_complete(tmp_path: Path
 def test_the_mean_reward_is_a_row_only_where_all_samples_have_a_reward(tmp_path: Path):
     """Else it would be that of some."""
     records = [*verl(1, 1.0, 0.0), {"input": "a", "output": "b", "score": None, "step": 1}, *verl(2, 1.0)]
-    view = windsock.open(write(tmp_path / "dump.jsonl", records))
+    view = barograph.open(write(tmp_path / "dump.jsonl", records))
     assert points(view, "score") == {2: 1.0}
     assert len(view.samples(step=1)) == 3
 
@@ -108,7 +108,7 @@ def test_a_dump_of_relax_has_lengths_groups_and_ends(tmp_path: Path):
         for step in (5, 6):
             write(tmp_path / "rollout_result" / kind / f"{step}.jsonl", [{**record, "rollout_id": step}])
     assert [log.path.name for log in logs_at(tmp_path)] == ["eval", "train"]
-    [sample] = windsock.open(tmp_path / "rollout_result" / "train").samples(step=5)
+    [sample] = barograph.open(tmp_path / "rollout_result" / "train").samples(step=5)
     assert (sample.group, sample.run, sample.length, sample.finish_reason) == ("2", "7", 12, "truncated")
     assert [message["content"] for message in sample.messages] == ["1+1?", "2"]
     assert (sample.reward, sample.rewards) == (1.0, {})
@@ -117,7 +117,7 @@ def test_a_dump_of_relax_has_lengths_groups_and_ends(tmp_path: Path):
 def test_a_reward_of_several_parts_is_kept_as_parts(tmp_path: Path):
     """That of slime may be an object."""
     records = [{"prompt": "a", "response": "b", "reward": {"score": 1.0, "format": 0.5}, "rollout_id": 1}]
-    view = windsock.open(write(tmp_path / "1.jsonl", records))
+    view = barograph.open(write(tmp_path / "1.jsonl", records))
     [sample] = view.samples()
     assert (sample.reward, sample.rewards) == (None, {"score": 1.0, "format": 0.5})
     assert view.names() == []
@@ -130,8 +130,8 @@ def test_a_dump_of_miles_separates_evaluations(tmp_path: Path):
         write(tmp_path / "trajectory" / f"{name}.jsonl", [{**record, "messages": [ASK, ANSWER]}])
     logs = logs_at(tmp_path)
     assert [log.member for log in logs] == ["", "eval"]
-    assert points(windsock.open(tmp_path / "trajectory"), "reward") == {0: 0.5, 1: 0.5}
-    view = windsock.open(f"{tmp_path / 'trajectory'}#eval")
+    assert points(barograph.open(tmp_path / "trajectory"), "reward") == {0: 0.5, 1: 0.5}
+    view = barograph.open(f"{tmp_path / 'trajectory'}#eval")
     assert len(view.samples()) == 2
     assert view.name == "trajectory (eval)"
 
@@ -145,12 +145,12 @@ def test_rollouts_of_prime_rl_are_read_from_the_folders_of_steps(tmp_path: Path)
     for step in (0, 1):
         write(tmp_path / "rollouts" / f"step_{step}" / "train_rollouts.jsonl", [record, {**record, "reward": 0.5}])
     write(tmp_path / "rollouts" / "step_1" / "eval_rollouts.jsonl", [record])
-    view = windsock.open(tmp_path / "rollouts")
+    view = barograph.open(tmp_path / "rollouts")
     sample = view.samples(step=1)[0]
     assert (sample.task, sample.group, sample.finish_reason) == ("gsm8k", "3", "max_turns")
     assert sample.rewards["correct"] == 1.0
     assert points(view, "reward") == {0: 1.0, 1: 1.0}
-    assert len(windsock.open(f"{tmp_path / 'rollouts'}#eval").samples()) == 1
+    assert len(barograph.open(f"{tmp_path / 'rollouts'}#eval").samples()) == 1
 
 
 def test_episodes_of_prime_rl_have_a_sample_for_each_trace(tmp_path: Path):
@@ -172,7 +172,7 @@ def test_episodes_of_prime_rl_have_a_sample_for_each_trace(tmp_path: Path):
         for kind in ("all", "effective"):
             path = tmp_path / "rollouts" / f"step_{step}" / "train" / kind / "traces.jsonl"
             write(path, [episode] * (2 if kind == "all" else 1))
-    view = windsock.open(tmp_path / "rollouts")
+    view = barograph.open(tmp_path / "rollouts")
     assert len(view.samples()) == 4
     sample = view.samples()[0]
     assert (sample.reward, sample.rewards, sample.group, sample.task) == (2.5, {"right": 1.0, "style": 0.5}, "g7",
@@ -189,12 +189,12 @@ def test_completions_of_trl_are_read_without_their_output_directory(tmp_path: Pa
         path.parent.mkdir(exist_ok=True)
         pd.DataFrame(table).to_parquet(path)
         os.utime(path, (LONG_AGO, LONG_AGO))
-    view = windsock.open(tmp_path / "completions")
+    view = barograph.open(tmp_path / "completions")
     assert [(sample.step, sample.advantage, sample.rewards) for sample in view.samples()] == [
         (10, 0.25, {"correct": 1.0}),
         (20, 0.25, {"correct": 1.0}),
     ]
-    assert len(windsock.open(tmp_path / "completions" / "completions_00020.parquet").samples()) == 1
+    assert len(barograph.open(tmp_path / "completions" / "completions_00020.parquet").samples()) == 1
 
 
 @pytest.mark.parametrize("name", ["3.pt", "rollout_3.pkl", "3.jsonl"])
@@ -203,7 +203,7 @@ def test_a_pickle_is_refused_with_the_reason(tmp_path: Path, name: str):
     path = tmp_path / name
     path.write_bytes(pickle.dumps({"rollout_id": 3, "samples": []}))
     with pytest.raises(LogError, match="is a pickle.*JSON lines"):
-        windsock.open(path)
+        barograph.open(path)
 
 
 @pytest.mark.parametrize("records", [
@@ -226,7 +226,7 @@ def test_lines_that_are_no_samples_are_counted(tmp_path: Path):
     path = write(tmp_path / "1.jsonl", [*verl(1, 1.0, 0.0, 0.5), {"a": 1}])
     path.write_bytes(path.read_bytes() + b'not json\n{"input": "a", "output": "b", "sco')
     os.utime(path, (LONG_AGO, LONG_AGO))
-    view = windsock.open(path)
+    view = barograph.open(path)
     assert len(view.samples()) == 3
     [damage] = view.damage()
     assert "1.jsonl line 4" in damage
@@ -242,6 +242,6 @@ def test_odd_values_cost_only_themselves(tmp_path: Path):
         {"prompt": [], "messages": "[1, 2", "reward": 1},
         {"task": {}, "env": 3, "group": [], "traces": [None, {"nodes": [{"parent": 0}, 7], "rewards": {"a": None}}]},
     ]
-    view = windsock.open(write(tmp_path / "odd.jsonl", odd))
+    view = barograph.open(write(tmp_path / "odd.jsonl", odd))
     assert view.sample_census() is not None
     assert len(view.samples()) >= 4

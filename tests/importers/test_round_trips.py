@@ -1,4 +1,4 @@
-"""Runs that go through windsock's trackers and are read back from their stores have the same rows."""
+"""Runs that go through barograph's trackers and are read back from their stores have the same rows."""
 
 import math
 import random
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import windsock
-from windsock.importers.logs import logs_at
-from windsock.opening import ImportedView
-from windsock.view import View
+import barograph
+from barograph.importers.logs import logs_at
+from barograph.importers.opening import ImportedView
+from barograph.journal.view import View
 
 QUIET = {"probe": {"monitor": False, "hardware": False, "requirements": False, "conda": False, "git": False}}
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -40,7 +40,7 @@ def _at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def recorded(tracker: str, folder: Path, is_32_bit: bool) -> View:
     """Record a run with a tracker, and return the run."""
     chance = random.Random(2)
-    run = windsock.init(
+    run = barograph.init(
         project="maze", name="first", dir=folder, config={"lr": 1e-6, "seed": 7, "model": {"name": "qwen"}},
         track_with=[tracker], tracker_kwargs={tracker: ARGUMENTS[tracker]},
     )  # fmt: skip
@@ -53,7 +53,7 @@ def recorded(tracker: str, folder: Path, is_32_bit: bool) -> View:
             values |= {"loss": math.nan, "单位/奖励": math.inf, "sel/<1_ratio": -math.inf}
         run.log(values, step=step)
     run.finish(timeout=PATIENCE)
-    return windsock.open(run.path)
+    return barograph.open(run.path)
 
 
 @pytest.mark.parametrize("tracker", ARGUMENTS)
@@ -70,7 +70,7 @@ def test_a_run_that_is_read_back_has_the_same_rows(tracker: str, tmp_path: Path,
         # SQLite and JSON have all digits; NaN equals NaN here.
         assert [repr(value) for value in found.values.tolist()] == [repr(value) for value in wrote.values.tolist()]
     assert len(read.writers()) == 1
-    assert set(read.names()) - set(run.names()) <= {"windsock/step"}
+    assert set(read.names()) - set(run.names()) <= {"barograph/step"}
     assert read.info.name == "first" or tracker == "tensorboard"
     assert read.status.word == "finished"
     assert read.config.get("lr") == 1e-6

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from windsock.errors import LogError
-from windsock.importers import slime
-from windsock.importers.clean_lines import Line
-from windsock.importers.logs import log_at
-from windsock.importers.recorder import Recorder
-from windsock.importers.seen import look_at
-from windsock.opening import open_run
+from barograph.base.errors import LogError
+from barograph.importers.formats.consoles import slime
+from barograph.importers.logs import log_at
+from barograph.importers.opening import open_run
+from barograph.importers.reading.log import Line, look_at
+from barograph.importers.recorder import Recorder
 
 RAY = "\x1b[36m(MegatronTrainRayActor pid=12, ip=10.0.0.1)\x1b[0m "
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from block_files import write_records
 
-import windsock
-from windsock.importers import swanlab_store
-from windsock.importers.logs import find_logs
-from windsock.view import View
+import barograph
+from barograph.importers.formats import swanlab
+from barograph.importers.logs import find_logs
+from barograph.journal.view import View
 
 record_pb2 = pytest.importorskip("swanlab.proto.swanlab.record.v1.record_pb2")
 Record = record_pb2.Record
@@ -67,7 +67,7 @@ def test_scalars_settings_and_description_are_read(tmp_path: Path):
     config = path.parent / "files" / "config.yaml"
     config.parent.mkdir()
     config.write_text("lr:\n  desc: ''\n  sort: 0\n  value: 1.0e-06\nmodel:\n  value:\n    name: qwen\n")
-    view = windsock.open(path)
+    view = barograph.open(path)
     assert view.series("reward").values.tolist() == [0.0, -math.inf]
     assert view.series("loss").steps.tolist() == [1, 2]
     assert math.isnan(view.series("loss").values[1])
@@ -88,8 +88,8 @@ def test_the_settings_need_a_package_and_the_values_none(tmp_path: Path, monkeyp
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(swanlab_store.importlib, "import_module", missing)
-    reader = swanlab_store.Reader(next(iter(find_logs(tmp_path))), {})
+    monkeypatch.setattr(swanlab.importlib, "import_module", missing)
+    reader = swanlab.Reader(next(iter(find_logs(tmp_path))), {})
     notes = []
 
     class Out:
@@ -103,7 +103,7 @@ def test_the_settings_need_a_package_and_the_values_none(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(("state", "word"), [(1, "finished"), (2, "crashed"), (3, "killed")])
 def test_the_state_is_the_status(tmp_path: Path, state: int, word: str):
     """With the last line of the error as the reason."""
-    view = windsock.open(write(tmp_path, start(), scalar("a", 1, 1.0), finish(state, "Traceback\nValueError: boom")))
+    view = barograph.open(write(tmp_path, start(), scalar("a", 1, 1.0), finish(state, "Traceback\nValueError: boom")))
     assert (view.status.word, view.status.reason) == (word, "ValueError: boom")
 
 
@@ -113,9 +113,9 @@ def test_what_swanlab_measures_of_the_machine_is_left_out(tmp_path: Path):
     column.column.column_class, column.column.column_key = 2, "__swanlab__.cpu"
     medium.media.key = "picture"
     records = [start(), column.SerializeToString(), scalar("__swanlab__.cpu", 9, 1.0), medium.SerializeToString()]
-    view = windsock.open(write(tmp_path, *records, scalar("a", 1, 1.0)))
+    view = barograph.open(write(tmp_path, *records, scalar("a", 1, 1.0)))
     assert view.names() == ["a"]
-    assert facts(view)["notes"] == [swanlab_store.MEDIA]
+    assert facts(view)["notes"] == [swanlab.MEDIA]
 
 
 def test_files_of_older_versions_are_read(tmp_path: Path):
@@ -133,7 +133,7 @@ def test_files_of_older_versions_are_read(tmp_path: Path):
         ("Footer", {"create_time": "2024-05-01T13:00:00+00:00", "success": False}),
     ]
     records = [(json.dumps({"model_type": kind, "data": data}) + "\n").encode() for kind, data in models]
-    view = windsock.open(write(tmp_path, *records, head=OLD_HEAD))
+    view = barograph.open(write(tmp_path, *records, head=OLD_HEAD))
     assert view.names() == ["a"]
     assert view.series("a").steps.tolist() == [1, 2]
     assert view.series("a").times.tolist() == [1714564801, 1714564802]
@@ -155,7 +155,7 @@ def test_a_directory_has_many_runs_and_a_resumed_one_is_one_run(tmp_path: Path):
     (folder / "runs.swanlab").write_bytes(b"SQLite format 3\0")
     (write(folder, name="run-20240101_000000-empty")).write_bytes(b"")
     assert [(log.path, log.member) for log in find_logs(tmp_path)] == [(folder, "abc"), (other, "")]
-    view = windsock.open(f"{folder}#abc")
+    view = barograph.open(f"{folder}#abc")
     assert view.series("a").values.tolist() == [1, 2]
 
 
@@ -163,7 +163,7 @@ def test_a_growing_file_is_followed(tmp_path: Path):
     """The status changes with the last record."""
     records = [start(), scalar("a", 1, 1.0)]
     path = write(tmp_path, *records)
-    view = windsock.open(path)
+    view = barograph.open(path)
     write(tmp_path, *records, scalar("a", 2, 2.0))
     assert view.refresh()
     assert view.series("a").values.tolist() == [1, 2]
@@ -182,6 +182,6 @@ def test_any_bytes_are_read_without_an_error(tmp_path: Path):
         for _ in range(chance.choice((1, 5, 30))):
             record = chance.choice(changed)
             record[chance.randrange(len(record))] = chance.randrange(256)
-        view = windsock.open(write(tmp_path / str(number), *map(bytes, changed)))
+        view = barograph.open(write(tmp_path / str(number), *map(bytes, changed)))
         view.names()
         assert not [one for one in facts(view)["unread"] if "cannot be read" in one["reason"]]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import windsock
-from windsock.cli import main
-from windsock.errors import LogError
-from windsock.importers.logs import logs_at
+import barograph
+from barograph.apps.cli import main
+from barograph.base.errors import LogError
+from barograph.importers.logs import logs_at
 
-REALRUNS = Path(os.environ.get("WINDSOCK_REALRUNS") or Path(__file__).parents[3] / "shared" / "realruns")
+REALRUNS = Path(os.environ.get("BAROGRAPH_REALRUNS") or Path(__file__).parents[3] / "shared" / "realruns")
 LONG_AGO = 1_600_000_000.0
 
 
@@ -24,16 +24,16 @@ def write(path: Path, text: str | bytes) -> Path:
     return path
 
 
-def open_table(tmp_path: Path, text: str | bytes, name: str = "table.csv") -> windsock.View:
-    return windsock.open(write(tmp_path / name, text))
+def open_table(tmp_path: Path, text: str | bytes, name: str = "table.csv") -> barograph.View:
+    return barograph.open(write(tmp_path / name, text))
 
 
-def points(view: windsock.View, name: str) -> dict[int, float]:
+def points(view: barograph.View, name: str) -> dict[int, float]:
     series = view.series(name)
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
 
-def notes(view: windsock.View) -> str:
+def notes(view: barograph.View) -> str:
     assert view.origin is not None
     return "; ".join(view.origin.notes)
 
@@ -116,23 +116,23 @@ def test_a_chart_that_wandb_exported_has_a_run_for_each_of_its_runs(tmp_path: Pa
         writer = csv.writer(file, quoting=csv.QUOTE_ALL)
         writer.writerows([header, [1, 0.5, 0.4, 0.6, 1.5, 1.5, 1.5], [2, 0.7, 0.7, 0.7, "", "", ""]])
     assert [log.member for log in logs_at(tmp_path / "chart.csv")] == ["grpo-1", "dapo - 2"]
-    view = windsock.open(f"{tmp_path / 'chart.csv'}#grpo-1")
+    view = barograph.open(f"{tmp_path / 'chart.csv'}#grpo-1")
     assert (view.name, view.names()) == ("grpo-1", ["reward"])
     assert points(view, "reward") == {1: 0.5, 2: 0.7}
     assert "__MIN" in notes(view)
     with pytest.raises(LogError, match="has 2 runs"):
-        windsock.open(tmp_path / "chart.csv")
+        barograph.open(tmp_path / "chart.csv")
 
 
 def test_our_own_export_is_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Names, steps, times and values."""
-    run = windsock.init(project="p", name="n", dir=tmp_path / "runs")
+    run = barograph.init(project="p", name="n", dir=tmp_path / "runs")
     for step in range(1, 6):
         values = {"reward/mean": step / 3, "=odd": 1.0, "actor/loss": math.nan if step == 2 else -1e-9 * step}
         run.log(values if step != 4 else {"reward/mean": 7.0}, step=step)
     run.finish()
     main(["export", str(run.path), "--to", "csv"])
-    view, own = open_table(tmp_path, capsys.readouterr().out), windsock.open(run.path)
+    view, own = open_table(tmp_path, capsys.readouterr().out), barograph.open(run.path)
     assert sorted(view.names()) == sorted(own.names())
     for name in ("reward/mean", "actor/loss", "=odd"):
         assert repr(points(view, name)) == repr(points(own, name))
@@ -151,7 +151,7 @@ def test_rows_of_one_rank_are_taken_and_evaluations_keep_their_split(tmp_path: P
 def test_rows_that_are_appended_are_read_alone(tmp_path: Path):
     """A header that is written again is no row, and steps that come again are another attempt."""
     path = write(tmp_path / "log.csv", "step,loss\n1,0.5\n2,0.25\n")
-    view = windsock.open(path)
+    view = barograph.open(path)
     with path.open("a") as file:
         file.write("3,0.125\nstep,loss\n1,5.0\n")
     assert view.refresh()
@@ -172,7 +172,7 @@ def test_a_text_column_is_left_out_and_said(tmp_path: Path):
 def test_a_header_alone_is_a_log_that_has_just_begun(tmp_path: Path):
     """Its rows come later."""
     path = write(tmp_path / "log.csv", "step,loss\n")
-    view = windsock.open(path)
+    view = barograph.open(path)
     assert view.names() == []
     write(path, "step,loss\n1,0.5\n")
     assert view.refresh()
@@ -215,7 +215,7 @@ def test_other_encodings_are_read(tmp_path: Path, encoding: str):
 @pytest.mark.parametrize("run", sorted(path.parent.name for path in REALRUNS.glob("*/series.csv")))
 def test_real_tables_are_read_to_the_digit(run: str):
     """In all attempts; of several rows of one step the last counts."""
-    view = windsock.open(REALRUNS / run / "series.csv")
+    view = barograph.open(REALRUNS / run / "series.csv")
     with (REALRUNS / run / "series.csv").open() as file:
         reference = list(csv.DictReader(file))
     if len({row.get("step") for row in reference}) == 1 and "step" in reference[0]:

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-import windsock
-from windsock.errors import LogError
-from windsock.importers import trackio_store
-from windsock.importers.formats import FAILURES
-from windsock.importers.logs import find_logs
-from windsock.opening import ImportedView
-from windsock.view import View
+import barograph
+from barograph.base.errors import LogError
+from barograph.importers.formats import FAILURES, trackio
+from barograph.importers.logs import find_logs
+from barograph.importers.opening import ImportedView
+from barograph.journal.view import View
 
 SCHEMA = """
 CREATE TABLE metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, timestamp TEXT NOT NULL,
@@ -57,7 +56,7 @@ def test_rows_config_and_description_are_read(tmp_path: Path):
             "INSERT INTO configs (run_id, run_name, config) VALUES ('one', 'one', ?)", (json.dumps(config),)
         )
         connection.commit()
-    view = windsock.open(path)
+    view = barograph.open(path)
     assert view.series("loss").values.tolist() == [0.5, 0.25]
     assert view.series("loss").steps.tolist() == [1, 2]
     assert view.series("loss").times.tolist() == [1714564801, 1714564802]
@@ -81,7 +80,7 @@ def test_markdown_histograms_and_tables_of_completions_are_read(tmp_path: Path):
             completions={"_type": "trackio.table", "_value": rows},
             image={"_type": "trackio.image", "file_path": "/etc/passwd"},
         )  # fmt: skip
-    view = windsock.open(tmp_path / "p.db")
+    view = barograph.open(tmp_path / "p.db")
     assert view.texts()[0].text == "*a*"
     assert view.histograms("h")[0][1].counts == (3,)
     [sample] = view.samples()
@@ -97,17 +96,17 @@ def test_runs_of_a_database_are_opened_by_their_names(tmp_path: Path):
         for id, name in (("1", "a"), ("2", "b"), ("3", "b")):
             add(connection, id, 1, name, x=float(id))
     assert [log.member for log in find_logs(tmp_path)] == ["a", "b 2", "b 3"]
-    assert windsock.open(f"{path}#b 3").series("x").values.tolist() == [3]
+    assert barograph.open(f"{path}#b 3").series("x").values.tolist() == [3]
     with pytest.raises(LogError, match="3 runs"):
-        windsock.open(path)
+        barograph.open(path)
 
 
 def test_the_runs_of_a_database_are_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Not once for each of them, and again only if it has changed."""
     path = tmp_path / "p.db"
     listed = []
-    ids = trackio_store._ids
-    monkeypatch.setattr(trackio_store, "_ids", lambda *given: listed.append(given) or ids(*given))
+    ids = trackio._ids
+    monkeypatch.setattr(trackio, "_ids", lambda *given: listed.append(given) or ids(*given))
     with closing(connect(path)) as connection:
         for number in range(20):
             add(connection, str(number), 1, x=float(number))
@@ -129,7 +128,7 @@ def test_a_database_of_an_older_version_is_read(tmp_path: Path):
             ('{"a": 1}',),
         )
         connection.commit()
-    assert windsock.open(tmp_path / "p.db").series("a").steps.tolist() == [4]
+    assert barograph.open(tmp_path / "p.db").series("a").steps.tolist() == [4]
 
 
 def test_the_step_of_a_trainer_counts(tmp_path: Path):
@@ -138,7 +137,7 @@ def test_the_step_of_a_trainer_counts(tmp_path: Path):
         add(connection, "one", 0, **{"loss": 1.0, "train/global_step": 10})
         add(connection, "one", 1, **{"loss": 2.0, "train/global_step": 20})
         add(connection, "one", 2, timing=2.0)
-    view = windsock.open(tmp_path / "p.db")
+    view = barograph.open(tmp_path / "p.db")
     assert view.series("loss").steps.tolist() == [10, 20]
     assert view.series("timing").steps.tolist() == [20]
 
@@ -151,7 +150,7 @@ def test_a_database_is_followed_while_it_is_written(tmp_path: Path, journal: str
         connection.execute(f"PRAGMA journal_mode = {journal}")
         for step in range(5):
             add(connection, "one", step, a=float(step))
-        view = windsock.open(path)
+        view = barograph.open(path)
         assert len(view.series("a")) == 5
         assert not view.refresh()
         add(connection, "one", 5, a=5.0)
@@ -168,7 +167,7 @@ def test_nothing_is_written_beside_a_database(tmp_path: Path):
         connection.execute("PRAGMA journal_mode = WAL")
         add(connection, "one", 1, a=1.0)
     before, content = sorted(path.parent.iterdir()), path.read_bytes()
-    assert windsock.open(path).names() == ["a"]
+    assert barograph.open(path).names() == ["a"]
     assert sorted(path.parent.iterdir()) == before == [path]
     assert path.read_bytes() == content
 
@@ -179,7 +178,7 @@ def test_a_database_that_was_made_again_is_read_anew(tmp_path: Path):
     with closing(connect(path)) as connection:
         add(connection, "one", 1, a=1.0)
         add(connection, "one", 2, a=1.0)
-    view = windsock.open(path)
+    view = barograph.open(path)
     path.unlink()
     with closing(connect(path)) as connection:
         add(connection, "one", 1, b=1.0)
@@ -193,7 +192,7 @@ def test_rows_that_are_no_objects_are_counted(tmp_path: Path):
         add(connection, "one", 1, a=1.0)
         connection.execute(WRITE, ("one", "x", "one", 2, "[1"))
         connection.commit()
-    view = windsock.open(tmp_path / "p.db")
+    view = barograph.open(tmp_path / "p.db")
     assert view.series("a").values.tolist() == [1.0]
     assert facts(view)["unread"] == [{"where": "row 2", "reason": "not a JSON object", "count": 1}]
 
@@ -203,7 +202,7 @@ def test_a_database_that_cannot_be_read_is_no_log(tmp_path: Path, damage: bytes)
     """The message names the file."""
     (tmp_path / "p.db").write_bytes(damage)
     with pytest.raises(LogError, match=r"p\.db is a database .* damaged"):
-        windsock.open(tmp_path / "p.db")
+        barograph.open(tmp_path / "p.db")
 
 
 def test_damaged_pages_give_a_message(tmp_path: Path):
@@ -219,7 +218,7 @@ def test_damaged_pages_give_a_message(tmp_path: Path):
         path = tmp_path / f"{page}.db"
         path.write_bytes(damaged)
         with suppress(LogError):
-            view = windsock.open(path)
+            view = barograph.open(path)
             assert len(view.series("a") if view.names("a") else ()) == 60 or facts(view)["unread"]
 
 
@@ -233,7 +232,7 @@ def test_a_damaged_name_in_a_database_is_an_error_of_the_database(tmp_path: Path
     )
     FAILURES.clear()
     with pytest.raises(LogError):
-        windsock.open(path)
+        barograph.open(path)
     assert not FAILURES
 
 
@@ -246,7 +245,7 @@ def test_what_is_left_of_a_file_that_was_cut_off_is_read(tmp_path: Path):
     path.write_bytes(path.read_bytes()[:-4096])
     with closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.DatabaseError):
         connection.execute("SELECT * FROM metrics").fetchall()
-    view = windsock.open(path)
+    view = barograph.open(path)
     view.refresh()
     values = view.series("a").values.tolist()
     assert values == list(range(len(values)))

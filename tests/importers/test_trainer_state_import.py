@@ -11,14 +11,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import windsock
-from windsock.cli import main
-from windsock.importers.logs import log_at, logs_at
-from windsock.journal.glance import glance
-from windsock.server.runs.listed_run import facts_record
-from windsock.server.runs.open_runs import RunLocation
+import barograph
+from barograph.answers.open_run import RunLocation
+from barograph.answers.runs.listed_run import facts_record
+from barograph.apps.cli import main
+from barograph.importers.logs import log_at, logs_at
+from barograph.journal.read.glance import glance
 
-REALRUNS = Path(os.environ.get("WINDSOCK_REALRUNS") or Path(__file__).parents[3] / "shared" / "realruns")
+REALRUNS = Path(os.environ.get("BAROGRAPH_REALRUNS") or Path(__file__).parents[3] / "shared" / "realruns")
 LONG_AGO = 1_600_000_000.0
 
 
@@ -40,7 +40,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def points(view: windsock.View, name: str) -> dict[int, float]:
+def points(view: barograph.View, name: str) -> dict[int, float]:
     series = view.series(name)
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
@@ -49,7 +49,7 @@ def points(view: windsock.View, name: str) -> dict[int, float]:
 def test_the_history_is_read_whatever_the_file_is_called(tmp_path: Path, name: str):
     """Rows of training and evaluation share a step."""
     rows = [*history(10, 20, 30), {"eval_loss": 0.25, "epoch": 0.3, "step": 30}]
-    view = windsock.open(write(tmp_path / "out" / name, state(rows)))
+    view = barograph.open(write(tmp_path / "out" / name, state(rows)))
     assert points(view, "loss") == {10: 0.1, 20: 0.05, 30: 1 / 30}
     assert points(view, "eval_loss") == {30: 0.25}
     assert "step" not in view.names()
@@ -75,7 +75,7 @@ def test_a_log_without_times_has_no_duration(tmp_path: Path, capsys: pytest.Capt
 def test_values_that_are_not_finite_survive(tmp_path: Path):
     """Python writes NaN and Infinity into JSON; a null is NaN among numbers."""
     rows = [*history(1, 2, 3), {"loss": math.nan, "reward": math.inf, "step": 4}, {"loss": None, "step": 5}]
-    view = windsock.open(write(tmp_path / "trainer_state.json", state(rows)))
+    view = barograph.open(write(tmp_path / "trainer_state.json", state(rows)))
     assert points(view, "reward")[4] == math.inf
     assert math.isnan(points(view, "loss")[4])
     assert math.isnan(points(view, "loss")[5])
@@ -94,7 +94,7 @@ def test_the_end_is_told_by_the_summary_or_the_last_step(
     tmp_path: Path, rows: list[dict[str, Any]], more: dict[str, Any], word: str, reason: str
 ):
     """Not by the time of the file."""
-    status = windsock.open(write(tmp_path / "trainer_state.json", state(rows, **more))).status
+    status = barograph.open(write(tmp_path / "trainer_state.json", state(rows, **more))).status
     assert status.word == word
     assert reason in status.reason
 
@@ -103,7 +103,7 @@ def test_the_end_is_told_by_the_summary_or_the_last_step(
 def test_the_rows_before_a_cut_are_kept(tmp_path: Path, cut: float):
     """A message says from which line on the rest is missing."""
     text = state(history(*range(1, 101)))
-    view = windsock.open(write(tmp_path / "trainer_state.json", text[: round(len(text) * cut)]))
+    view = barograph.open(write(tmp_path / "trainer_state.json", text[: round(len(text) * cut)]))
     found = points(view, "loss")
     assert found == {step: 1 / step for step in range(1, len(found) + 1)}
     assert cut * 90 < len(found) < 100
@@ -113,7 +113,7 @@ def test_the_rows_before_a_cut_are_kept(tmp_path: Path, cut: float):
 def test_the_rows_before_damaged_bytes_are_kept(tmp_path: Path):
     """Later ones are not guessed."""
     text = state(history(1, 2, 3)).replace('"step": 2', '"step": \x002')
-    view = windsock.open(write(tmp_path / "trainer_state.json", text))
+    view = barograph.open(write(tmp_path / "trainer_state.json", text))
     assert points(view, "loss") == {1: 1.0}
     assert len(view.damage()) == 1
 
@@ -130,7 +130,7 @@ def output_dir(path: Path, *checkpoints: int) -> Path:
 
 def test_the_newest_checkpoint_of_an_output_directory_counts(tmp_path: Path):
     """By its step, not by the order of names."""
-    view = windsock.open(output_dir(tmp_path / "runs" / "my-run", 80, 90, 100))
+    view = barograph.open(output_dir(tmp_path / "runs" / "my-run", 80, 90, 100))
     assert list(points(view, "loss")) == list(range(10, 101, 10))
     assert (view.name, view.info.project) == ("my-run", "runs")
     assert view.status.reason == "step 100 of 100"
@@ -141,20 +141,20 @@ def test_the_state_beside_the_checkpoints_counts_where_it_is_newer(tmp_path: Pat
     folder = output_dir(tmp_path / "out", 20)
     rows = [*history(10, 20), {"train_runtime": 5.0, "step": 20}]
     write(folder / "trainer_state.json", state(rows))
-    assert points(windsock.open(folder), "train_runtime") == {20: 5.0}
+    assert points(barograph.open(folder), "train_runtime") == {20: 5.0}
     output_dir(folder, 30)
-    assert list(points(windsock.open(folder), "loss")) == [10, 20, 30]
+    assert list(points(barograph.open(folder), "loss")) == [10, 20, 30]
 
 
 def test_a_new_checkpoint_adds_only_its_new_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The text of the others is compared, not parsed."""
-    from windsock.importers.trainer_state import Reader
+    from barograph.importers.formats.trainer_state import Reader
 
     recorded: list[Any] = []
     record = Reader._record
     monkeypatch.setattr(Reader, "_record", lambda self, entry, out: (recorded.append(entry), record(self, entry, out)))
     folder = output_dir(tmp_path / "out", 50)
-    view = windsock.open(folder)
+    view = barograph.open(folder)
     assert len(recorded) == 5
     output_dir(folder, 70)
     assert view.refresh()
@@ -165,7 +165,7 @@ def test_a_new_checkpoint_adds_only_its_new_rows(tmp_path: Path, monkeypatch: py
 def test_a_run_that_was_resumed_from_an_earlier_checkpoint_has_its_new_history(tmp_path: Path):
     """The newest checkpoint has been written again."""
     folder = output_dir(tmp_path / "out", 50, 100)
-    view = windsock.open(folder)
+    view = barograph.open(folder)
     rows = [*history(10, 20, 30, 40, 50), *history(60, 70, 80, 90, 100, loss=9.0)]
     write(folder / "checkpoint-100" / "trainer_state.json", state(rows))
     assert view.refresh()
@@ -178,7 +178,7 @@ def test_a_state_that_is_being_written_is_read_when_it_is_complete(tmp_path: Pat
     text = state(history(*range(1, 101)))
     path = tmp_path / "trainer_state.json"
     path.write_text(text[: len(text) // 2])
-    view = windsock.open(path)
+    view = barograph.open(path)
     path.write_text(text)
     assert view.refresh()
     assert len(points(view, "loss")) == 100
@@ -191,7 +191,7 @@ def test_an_output_directory_is_one_run_and_one_checkpoint_is_another(tmp_path: 
     write(folder / "other" / "metrics.jsonl", '{"step": 1, "loss": 0.5}\n')
     assert [log.path for log in logs_at(tmp_path / "out")] == [folder, folder / "other" / "metrics.jsonl"]
     assert log_at(folder).path == folder
-    view = windsock.open(folder / "checkpoint-10")
+    view = barograph.open(folder / "checkpoint-10")
     assert list(points(view, "loss")) == [10]
     assert view.name == "out"
 
@@ -212,7 +212,7 @@ def test_the_model_card_tells_the_trainer(tmp_path: Path, tags: list[str], produ
     folder = output_dir(tmp_path / "out", 10)
     lines = ["---", "base_model: Qwen/Qwen3-8B", "tags:", *(f"- {tag}" for tag in tags), "licence: license", "---"]
     (folder / "README.md").write_text("\n".join([*lines, "- trl", "- ppo"]))
-    view = windsock.open(folder)
+    view = barograph.open(folder)
     assert view.info.producer == producer
     assert view.config["base_model"] == "Qwen/Qwen3-8B"
 
@@ -220,8 +220,8 @@ def test_the_model_card_tells_the_trainer(tmp_path: Path, tags: list[str], produ
 def test_names_of_every_trainer_alone_are_those_of_transformers(tmp_path: Path):
     """With names of a reward, the other names decide."""
     plain = [{"loss": 0.5, "grad_norm": 1.0, "learning_rate": 1e-6, "epoch": 0.1, "step": 1}]
-    assert windsock.open(write(tmp_path / "a.json", state(plain))).info.producer == "transformers"
-    assert windsock.open(write(tmp_path / "b.json", state(history(1)))).info.producer == ""
+    assert barograph.open(write(tmp_path / "a.json", state(plain))).info.producer == "transformers"
+    assert barograph.open(write(tmp_path / "b.json", state(history(1)))).info.producer == ""
 
 
 # -- completions ---------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_completions_are_samples(tmp_path: Path):
     rows = [{"rewards/correct/mean": 0.5, "rewards/format/mean": 0.5, "step": 10}]
     write(tmp_path / "out" / "checkpoint-10" / "trainer_state.json", state(rows))
     completions(tmp_path / "out", 10)
-    first, second = windsock.open(tmp_path / "out").samples()
+    first, second = barograph.open(tmp_path / "out").samples()
     assert (first.step, first.prompt, first.completion, first.advantage) == (10, "1+1?", "2", 0.7)
     assert first.rewards == {"correct": 1.0, "format": 0.5}
     assert second.rewards["correct"] == 0.0
@@ -262,7 +262,7 @@ def test_completions_may_be_lists_of_messages(tmp_path: Path):
     folder = output_dir(tmp_path / "out", 10)
     ask, answer = [{"role": "user", "content": "1+1?"}], [{"role": "assistant", "content": "2"}]
     completions(folder, 10, prompt=[ask, ask], completion=[answer, answer])
-    sample = windsock.open(folder).samples()[0]
+    sample = barograph.open(folder).samples()[0]
     assert [message["content"] for message in sample.messages] == ["1+1?", "2"]
 
 
@@ -270,7 +270,7 @@ def test_new_completions_are_added_and_changed_ones_are_read_again(tmp_path: Pat
     """None is doubled."""
     folder = output_dir(tmp_path / "out", 10)
     completions(folder, 10)
-    view = windsock.open(folder)
+    view = barograph.open(folder)
     completions(folder, 20)
     assert view.refresh()
     assert sorted(sample.step for sample in view.samples()) == [10, 10, 20, 20]
@@ -284,7 +284,7 @@ def test_damaged_completions_cost_only_themselves(tmp_path: Path):
     folder = output_dir(tmp_path / "out", 10)
     completions(folder, 10)
     write(folder / "completions" / "completions_00020.parquet", "PAR1 not really PAR1")
-    view = windsock.open(folder)
+    view = barograph.open(folder)
     assert len(view.samples()) == 2
     assert "completions_00020.parquet" in view.damage()[0]
     assert points(view, "loss") == {10: 0.1}
@@ -298,11 +298,11 @@ def test_without_pyarrow_the_rest_is_read_and_what_to_install_is_said(tmp_path: 
         monkeypatch.delitem(sys.modules, name)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "pyarrow", None)
-        patch.setattr("windsock.importers.imported._is_installed", lambda package: False)
-        view = windsock.open(folder)
+        patch.setattr("barograph.importers.imported._is_installed", lambda package: False)
+        view = barograph.open(folder)
         assert points(view, "loss") == {10: 0.1}
-        assert "pip install 'windsock[parquet]'" in view.damage()[0]
-    view = windsock.open(folder)
+        assert "pip install 'barograph[parquet]'" in view.damage()[0]
+    view = barograph.open(folder)
     assert len(view.samples()) == 2
     assert view.damage() == []
 
@@ -316,7 +316,7 @@ def test_real_states_have_the_values_of_their_series(run: str):
     if not (REALRUNS / run).is_dir():
         pytest.skip(f"{REALRUNS} has no {run}")
     [path] = (REALRUNS / run).glob("*.json")
-    view = windsock.open(path)
+    view = barograph.open(path)
     with (REALRUNS / run / "series.csv").open() as file:
         reference = list(csv.DictReader(file))
     assert sorted([*view.names(), "step"]) == sorted(reference[0])

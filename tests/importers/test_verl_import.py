@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from console_logs import imported, mutated, points, unread, write
 
-from windsock.importers.verl_console import parse_line
+from barograph.importers.formats.consoles.verl import parse_line
 
 RAY = "\x1b[36m(TaskRunner pid=2093713)\x1b[0m "
 CONFIG = {

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from block_files import append_record, write_records
 
-import windsock
-from windsock.importers import block_records
-from windsock.importers.logs import find_logs, logs_at
-from windsock.view import View
+import barograph
+from barograph.importers.logs import find_logs, logs_at
+from barograph.importers.reading import block_records
+from barograph.journal.view import View
 
 wandb_internal_pb2 = pytest.importorskip("wandb.proto.wandb_internal_pb2")
 Record = wandb_internal_pb2.Record
@@ -69,7 +69,7 @@ def test_history_config_and_description_are_read(tmp_path: Path):
         history(3, loss=0.25, note="some words", reward=None, is_done=True),
         ended(0),
     )
-    view = windsock.open(path)
+    view = barograph.open(path)
     assert view.series("loss").steps.tolist() == [1, 2, 3]
     assert view.series("loss").values.tolist()[::2] == [0.5, 0.25]
     assert math.isnan(view.series("loss").values[1])
@@ -89,14 +89,14 @@ def test_the_exit_code_is_the_status(tmp_path: Path, code: int, word: str):
     """With the last line of the console as the reason."""
     output = Record()
     output.output_raw.line = "ValueError: boom\n"
-    view = windsock.open(write(tmp_path, run(), history(1, a=1.0), output.SerializeToString(), ended(code)))
+    view = barograph.open(write(tmp_path, run(), history(1, a=1.0), output.SerializeToString(), ended(code)))
     assert view.status.word == word
     assert view.status.reason == ("" if code == 0 else f"exit code {code}: ValueError: boom")
 
 
 def test_a_run_without_an_end_does_not_tell_how_it_ended(tmp_path: Path):
     """It is running if the file grows while it is looked at."""
-    view = windsock.open(write(tmp_path, run(), history(1, a=1.0)))
+    view = barograph.open(write(tmp_path, run(), history(1, a=1.0)))
     assert view.status.word == "finished"
     assert "does not tell" in view.status.reason
 
@@ -106,7 +106,7 @@ def test_the_axis_of_all_charts_is_the_step(tmp_path: Path):
     axis = Record()
     axis.metric.glob_name, axis.metric.step_metric = "*", "train/global_step"
     rows = [history(0, loss=1.0, **{"train/global_step": 10}), history(1, loss=2.0, **{"train/global_step": 20})]
-    view = windsock.open(write(tmp_path, run(), axis.SerializeToString(), *rows, history(2, final=3.0)))
+    view = barograph.open(write(tmp_path, run(), axis.SerializeToString(), *rows, history(2, final=3.0)))
     assert view.series("loss").steps.tolist() == [10, 20]
     assert view.series("final").steps.tolist() == [20]
     assert "train/global_step" in facts(view)["notes"][0]
@@ -126,7 +126,7 @@ def test_groups_of_metrics_have_axes_of_their_own(tmp_path: Path):
         history(4, other=1.0),
         history(5, alone=1.0),
     ]
-    view = windsock.open(write(tmp_path, run(), *(axis.SerializeToString() for axis in axes), *rows))
+    view = barograph.open(write(tmp_path, run(), *(axis.SerializeToString() for axis in axes), *rows))
     steps = {name: view.series(name).steps.tolist() for name in ("train/loss", "rollout/reward", "other", "alone")}
     assert steps == {"train/loss": [30, 31], "rollout/reward": [3, 4], "other": [4], "alone": [31]}
     assert len(view.writers()) == 1
@@ -142,7 +142,7 @@ def test_histograms_and_nested_values_are_read(tmp_path: Path):
         (["a", "b"], 4), (["t", "_type"], "table-file"), (["t", "path"], "../../etc/passwd"), (["_step"], 3),
     ):  # fmt: skip
         record.history.item.add(value_json=json.dumps(value)).nested_key.extend(path)
-    view = windsock.open(write(tmp_path, run(), record.SerializeToString()))
+    view = barograph.open(write(tmp_path, run(), record.SerializeToString()))
     for name in ("h", "p"):
         [(step, histogram)] = view.histograms(name)
         assert (step, histogram.edges, histogram.counts) == (3, (0.0, 0.5, 1.0), (1, 2))
@@ -156,7 +156,7 @@ def test_typed_items_of_newer_versions_are_read(tmp_path: Path):
     for name, field, value in (("i", "integer", -3), ("n", "number", 0.5), ("b", "boolean", True), ("s", "text", "x")):
         setattr(record.history.item.add(key=name), field, value)
     record.history.item.add(key="_step", value_json="4")
-    view = windsock.open(write(tmp_path, run(), record.SerializeToString()))
+    view = barograph.open(write(tmp_path, run(), record.SerializeToString()))
     assert {name: view.series(name).values.tolist() for name in view.names()} == {"i": [-3], "n": [0.5], "b": [1]}
     assert view.texts()[0].text == "x"
 
@@ -166,7 +166,7 @@ def test_what_only_the_summary_has_is_at_the_last_step(tmp_path: Path):
     summary = Record()
     for name, value in (("loss", 1.0), ("best", 0.9), ("_runtime", 3)):
         summary.summary.update.add(key=name, value_json=json.dumps(value))
-    view = windsock.open(write(tmp_path, run(), history(5, loss=1.0), summary.SerializeToString(), ended(0)))
+    view = barograph.open(write(tmp_path, run(), history(5, loss=1.0), summary.SerializeToString(), ended(0)))
     assert view.series("best").steps.tolist() == [5]
     assert view.series("loss").steps.tolist() == [5]
     assert "_runtime" not in view.names()
@@ -185,7 +185,7 @@ def test_a_directory_has_many_runs_and_a_resumed_one_is_one_run(tmp_path: Path):
     logs = list(find_logs(tmp_path))
     assert [(log.path, log.member) for log in logs] == [(folder, "abc"), (other, "")]
     assert [log.path for log in logs_at(other.parent)] == [other]
-    view = windsock.open(f"{folder}#abc")
+    view = barograph.open(f"{folder}#abc")
     assert view.series("a").values.tolist() == [1, 2]
     assert len(view.series("a", attempt=1)) == 3
 
@@ -197,7 +197,7 @@ def test_a_second_opening_reads_only_what_is_new(tmp_path: Path, monkeypatch: py
         append_record(data, record)
     path = tmp_path / "run-abc.wandb"
     path.write_bytes(data[:-50])
-    view = windsock.open(path)
+    view = barograph.open(path)
     assert len(view.series("a")) == 99
     starts = []
     pieces = block_records._pieces
@@ -213,7 +213,7 @@ def test_a_second_opening_reads_only_what_is_new(tmp_path: Path, monkeypatch: py
 def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path):
     """Nothing of the earlier one stays."""
     path = write(tmp_path, run(), history(1, a=1.0))
-    view = windsock.open(path)
+    view = barograph.open(path)
     write(tmp_path, run(lr=1), history(5, b=1.0))
     assert view.refresh()
     assert view.names() == ["b"]
@@ -225,7 +225,7 @@ def test_damage_costs_only_its_block(tmp_path: Path):
     data = bytearray(path.read_bytes())
     data[50_000:50_100] = b"\xff" * 100
     path.write_bytes(data)
-    view = windsock.open(path)
+    view = barograph.open(path)
     steps = view.series("a").steps.tolist()
     assert steps[0] == 0
     assert steps[-1] == 199
@@ -247,7 +247,7 @@ def test_any_bytes_are_read_without_an_error(tmp_path: Path):
             data = bytearray(path.read_bytes())
             data[chance.randrange(7, len(data))] = chance.randrange(256)
             path.write_bytes(data[: chance.randrange(100, len(data))])
-        view = windsock.open(path)
+        view = barograph.open(path)
         view.names()
         assert not [one for one in facts(view)["unread"] if "cannot be read" in one["reason"]]
 
@@ -257,7 +257,7 @@ def test_a_file_without_records_is_an_empty_run(tmp_path: Path, content: bytes):
     """It opens."""
     path = tmp_path / "run-abc.wandb"
     path.write_bytes(content)
-    assert windsock.open(path).names() == []
+    assert barograph.open(path).names() == []
 
 
 def test_the_package_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -270,19 +270,19 @@ def test_the_package_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return imported(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    assert windsock.open(path).names() == ["a"]
+    assert barograph.open(path).names() == ["a"]
 
 
 def test_times_of_a_copied_file_do_not_matter(tmp_path: Path):
     """A file that was written a moment ago is not a run that is running."""
     path = write(tmp_path, run(), history(1, a=1.0))
     assert time.time() - path.stat().st_mtime < 60
-    assert windsock.open(path).status.word == "finished"
+    assert barograph.open(path).status.word == "finished"
 
 
 def test_the_number_of_bins_in_a_histogram_is_that_of_its_counts(tmp_path: Path):
     """A file may say any number, which would fill the memory."""
     packed = {"_type": "histogram", "values": [3, 4], "packedBins": {"min": 0.0, "size": 0.5, "count": 10**15}}
-    view = windsock.open(write(tmp_path, run(), history(1, h=packed, a=1.0)))
+    view = barograph.open(write(tmp_path, run(), history(1, h=packed, a=1.0)))
     [(step, found)] = view.histograms("h")
     assert (step, found.edges, found.counts) == (1, (0.0, 0.5, 1.0), (3, 4))

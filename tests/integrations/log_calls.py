@@ -1,4 +1,4 @@
-"""Calls of a tracker's ``log``, made with the module that the command line names: the real one, or windsock's."""
+"""Calls of a tracker's ``log``, made with the module that the command line names: the real one, or barograph's."""
 
 import sys
 from collections.abc import Mapping

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import windsock
-from windsock.integrations.no_op import NoOp
-from windsock.tensorboard import SummaryWriter
+import barograph
+from barograph.integrations.drop_ins.recorded_run import NoOp
+from barograph.tensorboard import SummaryWriter
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = ROOT / "docs" / "frameworks"
@@ -36,7 +36,7 @@ def is_stand_in(value: Any) -> bool:
 
 def test_every_name_of_wandb_is_in_one_of_the_tables():
     """What maps is there, and what does not is not."""
-    ours = import_module("windsock.wandb")
+    ours = import_module("barograph.wandb")
     mapped = set().union(*(names(name) for name, _ in rows("wandb.md", "## What maps")))
     missing = set().union(*(names(name) for name, _ in rows("wandb.md", "## What does not")))
     assert mapped == {*ours.__all__, "run", "config", "summary"} - {"Config", "Summary"}
@@ -47,12 +47,12 @@ def test_every_name_of_wandb_is_in_one_of_the_tables():
 
 def test_every_argument_and_attribute_on_the_page_exists():
     """Of init by its signature, of the run by its attributes."""
-    ours = import_module("windsock.wandb")
+    ours = import_module("barograph.wandb")
     found = {name: text for cell, text in rows("wandb.md", "## What maps") for name in names(cell)}
     arguments = set(inspect.signature(ours.init).parameters)
     assert {name for name in names(found["init"]) if not name.startswith("WANDB_")} <= arguments
     assert {name for name in names(found["init"]) if name.startswith("WANDB_")} == {
-        *import_module("windsock.integrations.wandb").VARIABLES
+        *import_module("barograph.integrations.drop_ins.wandb").VARIABLES
     }
     with ours.init() as run:
         assert not [name for name in names(found["run"]) if is_stand_in(getattr(run, name))]
@@ -63,8 +63,8 @@ def test_every_argument_and_attribute_on_the_page_exists():
 def test_the_calls_of_other_modules_are_on_the_page(module: str):
     """All that record, and no other."""
     listed = {name.strip("`"): names(text) for name, text in rows("wandb.md", "## Other trackers' modules")}
-    expected = {*import_module(f"windsock.{module}").__all__} | ({"run", "config"} if module != "mlflow" else set())
-    assert listed[f"windsock.{module}"] == expected
+    expected = {*import_module(f"barograph.{module}").__all__} | ({"run", "config"} if module != "mlflow" else set())
+    assert listed[f"barograph.{module}"] == expected
 
 
 def test_the_calls_of_the_writer_are_on_the_page():
@@ -79,7 +79,7 @@ def test_the_lines_of_the_page_run(page: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     for code in re.findall(r"```python\n(.*?)```", (PAGES / page).read_text(), re.DOTALL):
         exec(code, {})
-        view = windsock.open("@last")
+        view = barograph.open("@last")
         assert view.name == "grpo"
         assert view.series("reward").last == 0.5
         assert view.config["lr"] == 1e-6
@@ -89,13 +89,13 @@ def test_the_lines_of_the_page_run(page: str, tmp_path: Path, monkeypatch: pytes
 def test_the_example_differs_from_a_script_of_wandb_in_one_line():
     """Without the package's name in the import it is a script of W&B; it records values, samples and histograms."""
     example = ROOT / "examples" / "from_wandb.py"
-    assert [line for line in example.read_text().splitlines() if line.startswith("import windsock")] == [
-        "import windsock.wandb as wandb  # was: import wandb"
+    assert [line for line in example.read_text().splitlines() if line.startswith("import barograph")] == [
+        "import barograph.wandb as wandb  # was: import wandb"
     ]
-    assert example.read_text().count("windsock.") == 1
+    assert example.read_text().count("barograph.") == 1
     done = subprocess.run([sys.executable, example], capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    view = windsock.open("from-wandb")
+    view = barograph.open("from-wandb")
     assert view.series("reward").steps.tolist() == [*range(200)]
     assert view.series("eval/accuracy").steps.tolist() == [0, 50, 100, 150]
     assert [sample.step for sample in view.samples()] == [0, 50, 100, 150]

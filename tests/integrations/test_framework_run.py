@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-import windsock
-from windsock.integrations.framework_run import begin, flattened, record, run_to_continue, source_of
-from windsock.integrations.unharmed import unharmed
+import barograph
+from barograph.base.formatting import flattened
+from barograph.integrations.frameworks.run import begin, record, run_to_continue, source_of
+from barograph.integrations.guard import unharmed
 
 
 def test_the_environment_precedes_the_user_and_the_user_the_framework(monkeypatch: pytest.MonkeyPatch):
     """The rank is 0 of 1: a framework logs in one process, whatever its launcher started."""
-    monkeypatch.setenv("WINDSOCK_NAME", "of the environment")
+    monkeypatch.setenv("BAROGRAPH_NAME", "of the environment")
     monkeypatch.setenv("WORLD_SIZE", "8")
     run = begin("verl", {"lr": 1.0}, {"project": "of the user", "name": "x"}, project="y", name="z", group="g")
     assert (run.project, run.name, run.info.group) == ("of the user", "of the environment", "g")
@@ -23,7 +24,7 @@ def test_keys_of_another_tracker_are_told_and_left_out(capsys: pytest.CaptureFix
     """Not their values, which may be secrets."""
     begin("roll", {}, {"api_key": "sk-0123456789abcdef", "tags": ["t"], 3: 4}, project="p").finish()
     told = capsys.readouterr().err
-    assert "windsock: left out api_key, 3: not a setting of windsock" in told
+    assert "barograph: left out api_key, 3: not a setting of barograph" in told
     assert "0123456789" not in told
 
 
@@ -34,12 +35,12 @@ def test_a_wrong_setting_costs_the_record_only(given: object, capsys: pytest.Cap
     record(run, {"a": 1.0}, 0)
     run.finish()
     assert run.writer.attempt == 0
-    assert "windsock: trinity: this run is not recorded: " in capsys.readouterr().err
+    assert "barograph: trinity: this run is not recorded: " in capsys.readouterr().err
 
 
 def test_another_run_of_the_process_stays_open():
     """A script may record a run of its own beside the framework's."""
-    own = windsock.init()
+    own = barograph.init()
     begin("verl").finish()
     assert not own.ended
     own.finish()
@@ -52,7 +53,7 @@ def test_values_are_flattened_and_texts_are_texts():
     record(run, {"late": 3.0}, 2)
     record(run, {"next": 4.0}, None)
     run.finish()
-    view = windsock.open(run.path)
+    view = barograph.open(run.path)
     assert {name: view.series(name).steps.tolist() for name in view.names()} == {
         "a/b/c": [5], "d": [5], "late": [2], "next": [6]
     }  # fmt: skip

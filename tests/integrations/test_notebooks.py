@@ -17,9 +17,9 @@ from urllib.error import HTTPError
 import numpy as np
 import pytest
 
-import windsock
-from windsock.errors import WindsockError
-from windsock.integrations.run_card import run_card
+import barograph
+from barograph.base.errors import BarographError
+from barograph.integrations.notebook import run_card
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
@@ -69,8 +69,8 @@ class Parsed(html.parser.HTMLParser):
         self.text += data
 
 
-def record(steps: int, **settings: Any) -> windsock.Run:
-    run = windsock.init(project="p", **settings)
+def record(steps: int, **settings: Any) -> barograph.Run:
+    run = barograph.init(project="p", **settings)
     for step in range(steps):
         run.log({"critic/score/mean": step / 100, "actor/approxkl": 0.002, "actor/grad_norm": 1.0}, step=step)
     return run
@@ -82,9 +82,9 @@ def test_a_displayed_run_follows_the_training(tmp_path: Path):
         tmp_path,
         """
         import time
-        import windsock, windsock.integrations.notebook as notebook
+        import barograph, barograph.integrations.notebook as notebook
         notebook.UPDATE_SECONDS = 0.1
-        run = windsock.init(project="p", name="live", dir="runs")
+        run = barograph.init(project="p", name="live", dir="runs")
         """,
         "run",
         """
@@ -94,7 +94,7 @@ def test_a_displayed_run_follows_the_training(tmp_path: Path):
         while notebook._live_cards[run.path].is_alive:
             time.sleep(0.05)
         """,
-        "windsock.open(run.path)",
+        "barograph.open(run.path)",
         "assert type(run.log).__name__ == 'method'",
     )
     assert begin == []
@@ -113,8 +113,8 @@ def test_a_card_shows_what_the_doctor_says():
     for step in range(60, 90):
         run.log({"actor/grad_norm": float("nan"), "critic/score/mean": 0.5}, step=step)
     run.finish()
-    view = windsock.open(run.path)
-    diagnosis = windsock.doctor(view)
+    view = barograph.open(run.path)
+    diagnosis = barograph.doctor(view)
     card = Parsed(run_card(view, lang="en"))
     told = [finding for finding in diagnosis.findings if finding.severity != "info"]
     assert told
@@ -131,7 +131,7 @@ def test_a_card_shows_what_the_doctor_says():
 
 def test_a_vital_value_whose_meaning_is_not_decided_is_named():
     """It is not drawn as something that it may not be."""
-    run = windsock.init()
+    run = barograph.init()
     for step in range(3):
         run.log({"reward": 0.5, "kl": 0.01 * step, "entropy": 1.0}, step=step)
     card = Parsed(run._repr_html_() or "").text
@@ -148,7 +148,7 @@ def test_a_card_of_anything_is_drawn():
         "huge": [-1.7e308, 1.7e308],
         "gap": [1, np.nan, 3],
     }
-    run = windsock.init(name="<script>alert(1)</script>")
+    run = barograph.init(name="<script>alert(1)</script>")
     assert "no step yet" in Parsed(run._repr_html_() or "").text
     for name, values in names.items():
         for step, value in enumerate(values):
@@ -163,7 +163,7 @@ def test_a_card_of_anything_is_drawn():
 
 def test_a_long_run_is_drawn_with_its_extremes():
     """A single spike among many points is in the area of the curve, and the card stays small."""
-    run = windsock.init()
+    run = barograph.init()
     for step in range(20_000):
         run.log({"actor/grad_norm": 100.0 if step == 12_345 else 1.0}, step=step)
     text = run._repr_html_() or ""
@@ -173,38 +173,38 @@ def test_a_long_run_is_drawn_with_its_extremes():
 
 def test_a_run_that_is_not_recorded_has_no_card(monkeypatch: pytest.MonkeyPatch):
     """The notebook shows its text instead; so does IPython on a terminal."""
-    run = windsock.init()
+    run = barograph.init()
     with pytest.raises(NotImplementedError):
         run._ipython_display_()
-    monkeypatch.setenv("WINDSOCK_MODE", "disabled")
-    assert windsock.init()._repr_html_() is None
+    monkeypatch.setenv("BAROGRAPH_MODE", "disabled")
+    assert barograph.init()._repr_html_() is None
 
 
 def test_ipython_on_a_terminal_prints_the_run():
     """There is no HTML to see."""
     code = """
         from IPython.core.interactiveshell import InteractiveShell
-        import windsock
+        import barograph
         shell = InteractiveShell.instance()
-        shell.user_ns["run"] = windsock.init()
+        shell.user_ns["run"] = barograph.init()
         shell.run_cell("run")
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "<windsock.Run" in done.stdout
+    assert "<barograph.Run" in done.stdout
     assert "HTML" not in done.stdout
 
 
 def test_following_takes_a_small_share_of_the_time(monkeypatch: pytest.MonkeyPatch):
     """The pause after an update that took long is long."""
-    from windsock.integrations import notebook
+    from barograph.integrations import notebook
 
     pauses: list[float] = []
     clock = iter([0.0, 1.0, 1.0, 1.001])
     results = iter([True, False])
     monkeypatch.setattr(notebook.time, "sleep", pauses.append)
     monkeypatch.setattr(notebook.time, "thread_time", lambda: next(clock))
-    live = notebook.LiveCard(windsock.open(record(1).path))
+    live = notebook.LiveCard(barograph.open(record(1).path))
     monkeypatch.setattr(live, "_update", lambda: next(results))
     live._follow()
     assert pauses == [notebook.UPDATE_SECONDS, 1.0 / notebook.MAX_SHARE]
@@ -214,7 +214,7 @@ def test_the_lines_of_the_page_run(tmp_path: Path):
     """docs/notebooks.md: every block is a cell; the first one shows the run as it is at the end."""
     text = (Path(__file__).parent.parent.parent / "docs" / "notebooks.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    fast = "import windsock.integrations.notebook as notebook; notebook.UPDATE_SECONDS = 0.1"
+    fast = "import barograph.integrations.notebook as notebook; notebook.UPDATE_SECONDS = 0.1"
     wait = "import time\nwhile notebook._live_cards[run.path].is_alive: time.sleep(0.05)"
     _, first, *_, third, frame = executed(tmp_path, fast, blocks[0], blocks[1] + wait, *blocks[2:])
     assert "steps 0 – 99" in Parsed(shown(first)).text
@@ -224,7 +224,7 @@ def test_the_lines_of_the_page_run(tmp_path: Path):
 
 def test_a_cell_that_is_executed_again_begins_a_new_run_of_wandb(tmp_path: Path):
     """As W&B does in notebooks: the open one is finished."""
-    cell = "import windsock.wandb as wandb; first = wandb.init()"
+    cell = "import barograph.wandb as wandb; first = wandb.init()"
     executed(
         tmp_path, cell, "second = wandb.init(); assert first.ended and wandb.run is second and first is not second"
     )
@@ -241,14 +241,14 @@ def answer(url: str) -> tuple[int, dict[str, str], str]:
 def test_the_page_is_served_and_shown_in_a_frame_of_the_notebook(tmp_path: Path):
     """The frame has its address, which answers while the kernel lives, and a second call shows the same page."""
     code = """
-        import json, urllib.request, windsock
-        windsock.init(project="p", name="n", dir="windsock-runs").finish()
-        page = windsock.up(inline=True)
-        assert windsock.up(inline=False) is page
+        import json, urllib.request, barograph
+        barograph.init(project="p", name="n", dir="barograph-runs").finish()
+        page = barograph.up(inline=True)
+        assert barograph.up(inline=False) is page
         found = urllib.request.urlopen(page.url + "api/runs").read().decode()
         print(json.dumps({"url": page.url, "pid": page._process.pid, "runs": found}))
     """
-    (outputs,) = executed(tmp_path, f"import os; os.environ.pop('WINDSOCK_DIR', None){textwrap.dedent(code)}")
+    (outputs,) = executed(tmp_path, f"import os; os.environ.pop('BAROGRAPH_DIR', None){textwrap.dedent(code)}")
     frame = shown(outputs)
     (text,) = [one["text"] for one in outputs if one["output_type"] == "stream"]
     said = json.loads(text)
@@ -270,7 +270,7 @@ def wait_for_end(pid: int) -> None:
 def test_the_page_may_be_framed_by_notebooks_only():
     """Its headers allow notebooks of this machine, and the page of the command allows nobody."""
     record(1).finish()
-    page = windsock.up()
+    page = barograph.up()
     status, headers, _ = answer(page.url)
     assert status == 200
     policy = headers["content-security-policy"]
@@ -280,7 +280,7 @@ def test_the_page_may_be_framed_by_notebooks_only():
     assert repr(page).endswith(f"at {page.url}>")
     page.stop()
     assert not page.is_alive
-    again = windsock.up()
+    again = barograph.up()
     assert again.is_alive
     again.stop()
 
@@ -288,7 +288,7 @@ def test_the_page_may_be_framed_by_notebooks_only():
 def test_the_page_ends_with_a_process_that_is_killed(tmp_path: Path):
     """However it ends: nothing is left."""
     record(1).finish()
-    code = "import os, windsock; page = windsock.up(); print(page._process.pid, flush=True); os.kill(os.getpid(), 9)"
+    code = "import os, barograph; page = barograph.up(); print(page._process.pid, flush=True); os.kill(os.getpid(), 9)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL
     wait_for_end(int(done.stdout))
@@ -296,10 +296,10 @@ def test_the_page_ends_with_a_process_that_is_killed(tmp_path: Path):
 
 def test_a_page_that_cannot_start_says_why(tmp_path: Path):
     """What the command printed is the error; without a notebook there is nothing to show it in."""
-    with pytest.raises(WindsockError, match="the page did not start: .*nowhere does not exist"):
-        windsock.up(tmp_path / "nowhere")
-    with pytest.raises(WindsockError, match="inline=True needs a notebook"):
-        windsock.up(inline=True)
+    with pytest.raises(BarographError, match="the page did not start: .*nowhere does not exist"):
+        barograph.up(tmp_path / "nowhere")
+    with pytest.raises(BarographError, match="inline=True needs a notebook"):
+        barograph.up(inline=True)
 
 
 def test_colab_shows_the_port_of_its_machine(tmp_path: Path):
@@ -311,9 +311,9 @@ def test_colab_shows_the_port_of_its_machine(tmp_path: Path):
         show = lambda port, height: calls.append((port, height))
         colab.output = types.SimpleNamespace(serve_kernel_port_as_iframe=show)
         sys.modules["google.colab"] = colab
-        import windsock
-        windsock.init(dir="windsock-runs").finish()
-        page = windsock.up("windsock-runs", height=500)
+        import barograph
+        barograph.init(dir="barograph-runs").finish()
+        page = barograph.up("barograph-runs", height=500)
         assert calls == [(int(page.url.rstrip("/").rpartition(":")[2]), "500")], calls
         import urllib.request
         request = urllib.request.Request(page.url, headers={"Host": "abc-8790-colab.googleusercontent.com"})

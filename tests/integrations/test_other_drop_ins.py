@@ -1,4 +1,4 @@
-"""SummaryWriter, SwanLab, MLflow and Trackio, recorded by windsock."""
+"""SummaryWriter, SwanLab, MLflow and Trackio, recorded by barograph."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import windsock
-from windsock import mlflow, swanlab, trackio
-from windsock.integrations.unharmed import tell_once
-from windsock.tensorboard import SummaryWriter
-from windsock.view import View
+import barograph
+from barograph import mlflow, swanlab, trackio
+from barograph.integrations.guard import tell_once
+from barograph.journal.view import View
+from barograph.tensorboard import SummaryWriter
 
 
 @pytest.fixture(autouse=True)
@@ -42,14 +42,14 @@ def test_a_summary_writer_records_what_it_is_given(capsys: pytest.CaptureFixture
             writer.add_image("image", np.zeros((3, 2, 2)), 20)
         writer.flush()
         assert writer.get_logdir() == writer.log_dir == "runs/exp/train"
-    view = windsock.open("@last")
+    view = barograph.open("@last")
     assert (view.name, view.status.word) == ("exp/train", "finished")
     assert points(view, "loss") == [(10, 1.25), (20, 2.5)]
     assert points(view, "counted") == [(0, 10.0), (1, 20.0)]
     assert points(view, "reward/max") == [(10, 11.0), (20, 21.0)]
     assert points(view, "hparam/best") == [(0, 0.5)]
     assert (view.config["lr"], view.texts()[0].text) == (0.1, "hello")
-    assert view.histograms("weights")[0] == (20, windsock.histogram(np.arange(10.0), 5))
+    assert view.histograms("weights")[0] == (20, barograph.histogram(np.arange(10.0), 5))
     assert capsys.readouterr().err.count("SummaryWriter.add_image has no counterpart") == 1
     assert not Path("runs").exists()
 
@@ -62,8 +62,8 @@ def test_two_summary_writers_are_two_runs():
     first.close()
     second.close()
     assert second.name.endswith("_b")
-    assert points(windsock.open(first.dir), "x") == [(0, 1.0)]
-    assert points(windsock.open(second.dir), "x") == [(0, 2.0)]
+    assert points(barograph.open(first.dir), "x") == [(0, 1.0)]
+    assert points(barograph.open(second.dir), "x") == [(0, 2.0)]
 
 
 def test_a_wrong_value_does_not_raise(capsys: pytest.CaptureFixture[str]):
@@ -74,7 +74,7 @@ def test_a_wrong_value_does_not_raise(capsys: pytest.CaptureFixture[str]):
     writer.add_histogram("h", "text", 0)
     writer.add_scalar("a", 2.0, 1)
     writer.close()
-    assert points(windsock.open(writer.dir), "a") == [(1, 2.0)]
+    assert points(barograph.open(writer.dir), "a") == [(1, 2.0)]
     assert "SummaryWriter.add_scalar failed: ValueError" in capsys.readouterr().err
 
 
@@ -94,7 +94,7 @@ def test_mlflow_records_metrics_params_and_texts():
         mlflow.log_dict({"b": 1}, "b.json")
         mlflow.log_table({"prompt": ["p", "q"], "response": ["r", "s"], "reward": [1, 0]}, "samples.json")
         mlflow.log_artifact("nothing")
-    view = windsock.open(run.dir)
+    view = barograph.open(run.dir)
     assert (view.info.project, view.name, view.info.tags, view.status.word) == (
         "project", "name", ("kind=test",), "finished",
     )  # fmt: skip
@@ -106,7 +106,7 @@ def test_mlflow_records_metrics_params_and_texts():
     mlflow.log_metric("alone", 1.0)
     begun = mlflow.active_run()
     mlflow.end_run("FAILED")
-    assert windsock.open(begun.dir).status.word == "crashed"
+    assert barograph.open(begun.dir).status.word == "crashed"
     assert mlflow.active_run() is None
 
 
@@ -116,8 +116,8 @@ def test_the_outer_run_of_mlflow_is_active_again_after_a_nested_one():
         with mlflow.start_run(nested=True) as inner:
             mlflow.log_metric("a", 1.0)
         mlflow.log_metric("b", 2.0)
-    assert windsock.open(inner.dir).names() == ["a"]
-    assert windsock.open(outer.dir).names() == ["b"]
+    assert barograph.open(inner.dir).names() == ["a"]
+    assert barograph.open(outer.dir).names() == ["b"]
 
 
 def test_swanlab_records_numbers_texts_and_the_config():
@@ -129,9 +129,9 @@ def test_swanlab_records_numbers_texts_and_the_config():
     swanlab.log({"loss": 1.0, "train": {"reward": 0.5}, "note": swanlab.Text("hi")})
     swanlab.log({"loss": 0.5, "image": swanlab.Image(3)}, step=7)
     swanlab.finish(state="crashed", error="out of memory")
-    view = windsock.open(run.dir)
+    view = barograph.open(run.dir)
     assert (view.info.project, view.name, view.info.notes) == ("p", "n", "why")
-    assert view.status == windsock.Status("crashed", "out of memory")
+    assert view.status == barograph.Status("crashed", "out of memory")
     assert points(view, "loss") == [(0, 1.0), (7, 0.5)]
     assert points(view, "train/reward") == [(0, 0.5)]
     assert (view.config, view.texts()[0].text) == ({"lr": 0.1, "seed": 3}, "hi")
@@ -144,7 +144,7 @@ def test_trackio_records_numbers_tables_and_alerts():
     trackio.log({"loss": 1.0, "rows": table, "text": trackio.Markdown("**x**"), "h": trackio.Histogram([1, 2])})
     trackio.alert("diverged", text="the loss is high", level="warn")
     trackio.finish()
-    view = windsock.open(run.dir)
+    view = barograph.open(run.dir)
     assert points(view, "loss") == [(0, 1.0)]
     assert view.samples()[0].completion == "b"
     assert {text.name: text.text for text in view.texts()} == {"text": "**x**", "alert/diverged": "the loss is high"}

@@ -1,4 +1,4 @@
-"""``import windsock.wandb as wandb``: what a script for W&B does with it."""
+"""``import barograph.wandb as wandb``: what a script for W&B does with it."""
 
 import argparse
 import json
@@ -15,11 +15,11 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-import windsock
-import windsock.wandb as wandb
-from windsock.integrations.unharmed import tell_once
-from windsock.tensorboard import SummaryWriter
-from windsock.view import View
+import barograph
+import barograph.wandb as wandb
+from barograph.integrations.guard import tell_once
+from barograph.journal.view import View
+from barograph.tensorboard import SummaryWriter
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def _fresh() -> Iterator[None]:
 
 def recorded(run: wandb.Run) -> View:
     wandb.finish()
-    return windsock.open(run.dir)
+    return barograph.open(run.dir)
 
 
 def test_a_script_of_wandb_is_recorded():
@@ -52,11 +52,11 @@ def test_a_script_of_wandb_is_recorded():
     assert (view.status.word, view.info.group, view.config) == ("finished", "g", {"lr": 0.1})
 
 
-def test_a_run_of_wandb_is_shown_as_one_of_windsock():
+def test_a_run_of_wandb_is_shown_as_one_of_barograph():
     """In a notebook by its card, elsewhere as text."""
     run = wandb.init(name="shown")
     assert "shown" in (run._repr_html_() or "")
-    assert repr(run).startswith("<wandb run of <windsock.Run ")
+    assert repr(run).startswith("<wandb run of <barograph.Run ")
 
 
 def test_the_config_is_read_and_changed_by_attribute_and_item():
@@ -166,7 +166,7 @@ def test_unknown_calls_are_told_once_and_do_nothing(capsys: pytest.CaptureFixtur
     told = capsys.readouterr().err.splitlines()
     assert len(told) == len(set(told))
     for name in ("wandb.watch", "wandb.run.log_artifact", "wandb.Artifact", "wandb.plot.line_series", "wandb.Api"):
-        assert f"windsock: {name} has no counterpart in windsock and does nothing" in told
+        assert f"barograph: {name} has no counterpart in barograph and does nothing" in told
     assert any("wandb.init: save_code" in line for line in told)
     view = recorded(run)
     assert view.names() == ["a"]
@@ -224,8 +224,8 @@ def test_a_value_that_fails_does_not_cost_its_neighbours():
 
 
 def test_a_run_is_delivered_to_trackers_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """WINDSOCK_TRACK_WITH has a script for W&B in another tracker; a step is one row."""
-    monkeypatch.setenv("WINDSOCK_TRACK_WITH", "jsonl")
+    """BAROGRAPH_TRACK_WITH has a script for W&B in another tracker; a step is one row."""
+    monkeypatch.setenv("BAROGRAPH_TRACK_WITH", "jsonl")
     run = wandb.init()
     wandb.log({"a": 1.0}, commit=False)
     wandb.log({"b": 2.0})
@@ -263,7 +263,7 @@ def test_a_second_init_returns_the_open_run():
 def test_runs_of_other_modules_stay_open():
     """A script may log to W&B and to TensorBoard."""
     writer = SummaryWriter("x")
-    own = windsock.init(concurrent=True)
+    own = barograph.init(concurrent=True)
     wandb.init()
     assert not writer.ended
     assert not own.ended
@@ -276,7 +276,7 @@ def test_a_config_of_omegaconf_or_a_wrong_one(capsys: pytest.CaptureFixture[str]
     assert run.config.as_dict() == {"lr": 0.1, "same": 0.1, "lost": "${nothing}", "model": {"layers": 3}}
     run.config.update(5)
     assert "Config.update failed: SettingsError: config: expected a mapping" in capsys.readouterr().err
-    with pytest.raises(windsock.SettingsError):
+    with pytest.raises(barograph.SettingsError):
         wandb.init(config=5, reinit=True)
 
 
@@ -326,10 +326,10 @@ def test_a_nonzero_exit_code_and_an_exception_are_crashes():
     """Of finish, and of the run as a context."""
     run = wandb.init()
     wandb.finish(exit_code=3)
-    assert windsock.open(run.dir).status == windsock.Status("crashed", "exit code 3")
+    assert barograph.open(run.dir).status == barograph.Status("crashed", "exit code 3")
     with pytest.raises(KeyError), wandb.init() as run:
         raise KeyError("x")
-    assert windsock.open(run.dir).status.word == "crashed"
+    assert barograph.open(run.dir).status.word == "crashed"
 
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "pass", "raise ValueError"])
@@ -337,7 +337,7 @@ def test_rows_that_are_not_committed_survive(end: str, tmp_path: Path):
     """Each call has written its values when it returns, whatever ends the process."""
     code = f"""
         import os
-        import windsock.wandb as wandb
+        import barograph.wandb as wandb
         wandb.init(id="r")
         wandb.log({{"a": 1.0}})
         wandb.log({{"a": 2.0}}, commit=False)
@@ -345,6 +345,6 @@ def test_rows_that_are_not_committed_survive(end: str, tmp_path: Path):
         {end}
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, capture_output=True)
-    view = windsock.open("r")
+    view = barograph.open("r")
     found = {name: (view.series(name).steps.tolist(), view.series(name).values.tolist()) for name in ("a", "b")}
     assert found == {"a": ([0, 1], [1.0, 2.0]), "b": ([1], [3.0])}

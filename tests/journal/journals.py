@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from windsock.journal.columns import Attempt, poll_all
-from windsock.journal.folder import segments
-from windsock.journal.reader import SegmentReader
-from windsock.journal.row_tables import RowTable
-from windsock.model import Writer
+from barograph.base.model import Writer
+from barograph.journal.format.folder import segments
+from barograph.journal.read.attempt import Attempt, poll_all
+from barograph.journal.segments.contents import RowTable
+from barograph.journal.segments.reader import SegmentReader
 
 WRITER = Writer("trainer", 0, 1)
 

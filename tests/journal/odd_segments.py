@@ -4,8 +4,9 @@ import math
 
 from hypothesis import strategies as st
 
-from windsock.journal import frames
-from windsock.journal.frames import OPEN_STEP, Kind
+from barograph.journal.format import frames
+from barograph.journal.format.fields import OPEN_STEP
+from barograph.journal.format.frames import Kind
 
 NAMES = (("a", "b"), ("c", "d"), ("e", "f", "g"))
 SCHEMAS = {frames.schema_id(names): names for names in NAMES}

@@ -7,20 +7,20 @@ import sys
 import time
 from pathlib import Path
 
-import windsock
-from windsock.journal.folder import segments
-from windsock.journal.glance import glance, segment_status
-from windsock.journal.writer import JournalWriter
-from windsock.model import Writer
-from windsock.process import process_identity
+import barograph
+from barograph.base.model import Writer
+from barograph.base.process.identity import process_identity
+from barograph.journal.format.folder import segments
+from barograph.journal.read.glance import glance, segment_status
+from barograph.journal.write.writer import JournalWriter
 
 WRITER = Writer("trainer", 0, 1)
 
 LIMITED = """
 import resource, sys
-import windsock
+import barograph
 resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-run = windsock.init(dir=sys.argv[1], id="run")
+run = barograph.init(dir=sys.argv[1], id="run")
 for step in range(600):
     run.log({"x": step / 7}, step=step)
     if step % 10 == 9:
@@ -39,7 +39,7 @@ def test_the_end_is_read_from_the_last_segment(tmp_path: Path):
     assert glance(folder).status.word == "finished"
     assert glance(folder).last_step == 599
     assert {segment_status(segment.path).word for segment in found} == {"finished"}
-    view = windsock.open(folder)
+    view = barograph.open(folder)
     assert view.status.word == "finished"
     assert [event["event"] for event in view.events()].count("start") == 1
     assert view.series("x").steps.tolist() == list(range(600))
@@ -70,5 +70,5 @@ def test_heartbeats_of_later_segments_count(tmp_path: Path):
     assert [segment.index for segment in segments(tmp_path)] == [0, 1, 2]
     assert glance(tmp_path).status.word == "running"
     assert glance(tmp_path).last_step == 299
-    assert windsock.open(tmp_path).status.word == "running"
+    assert barograph.open(tmp_path).status.word == "running"
     journal.close()

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from windsock.journal import writer as writer_module
-from windsock.journal.reader import SegmentReader
-from windsock.journal.writer import JournalWriter
-from windsock.model import Writer
+from barograph.base.model import Writer
+from barograph.journal.segments.reader import SegmentReader
+from barograph.journal.write import writer as writer_module
+from barograph.journal.write.writer import JournalWriter
 
 Written = dict[tuple[str, int], float]
 
@@ -141,7 +141,7 @@ def test_a_long_run_of_rows_survives_damage_in_its_middle(tmp_path: Path):
 
 def test_frames_longer_than_a_chunk_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The size in which a file is read shows nowhere."""
-    monkeypatch.setattr("windsock.journal.reader.CHUNK", 64)
+    monkeypatch.setattr("barograph.journal.segments.reader.CHUNK", 64)
     writer = JournalWriter(tmp_path, Writer("trainer", 0, 1))
     names = tuple(f"metric {n}" for n in range(100))
     for step in range(20):
@@ -158,10 +158,10 @@ def test_a_journal_of_a_newer_format_is_refused_with_what_to_do(tmp_path: Path):
     """A later release's segment is not misread."""
     from zlib import crc32
 
-    from windsock.errors import JournalError
+    from barograph.base.errors import JournalError
 
     version = (99).to_bytes(4, "little")
     path = tmp_path / "trainer.0.1.0.seg"
-    path.write_bytes(b"WINDSOCK" + version + crc32(b"WINDSOCK" + version).to_bytes(4, "little"))
-    with pytest.raises(JournalError, match="format 99.*pip install --upgrade windsock"):
+    path.write_bytes(b"BAROGRPH" + version + crc32(b"BAROGRPH" + version).to_bytes(4, "little"))
+    with pytest.raises(JournalError, match="format 99.*pip install --upgrade barograph"):
         SegmentReader(path).poll()

@@ -8,17 +8,17 @@ from zlib import crc32
 import httpx
 import pytest
 
-import windsock
-from windsock.cli import main
-from windsock.journal import frames
-from windsock.journal.decoding import MAX_DEPTH, DecodingError, parse_json
-from windsock.journal.folder import write_run_info
-from windsock.journal.frames import FRAME_HEAD, FRAME_MAGIC, Kind, frame, segment_head
-from windsock.journal.reader import SegmentReader
-from windsock.journal.run_list import glances
-from windsock.model import RunInfo
-from windsock.server.http.app import make_app
-from windsock.view import View
+import barograph
+from barograph.apps.cli import main
+from barograph.apps.page.http.app import make_app
+from barograph.base.model import RunInfo
+from barograph.journal.directory import glances
+from barograph.journal.format import frames
+from barograph.journal.format.fields import MAX_DEPTH, DecodingError, parse_json
+from barograph.journal.format.folder import write_run_info
+from barograph.journal.format.frames import FRAME_HEAD, FRAME_MAGIC, Kind, frame, segment_head
+from barograph.journal.segments.reader import SegmentReader
+from barograph.journal.view import View
 
 SEGMENT = "trainer.0.1.0.seg"
 
@@ -129,7 +129,7 @@ def test_a_run_that_cannot_be_read_is_one_line_of_the_list(tmp_path: Path, capsy
     good, newer, empty = (tmp_path / "p" / name for name in ("good", "newer", "empty"))
     write(good)
     write(newer)
-    head = struct.pack("<8sI", b"WINDSOCK", 99)
+    head = struct.pack("<8sI", b"BAROGRPH", 99)
     (newer / SEGMENT).write_bytes(head + struct.pack("<I", crc32(head)))
     empty.mkdir()
     (empty / "run.json").write_text("[]")
@@ -182,6 +182,6 @@ def test_phases_in_each_other_end(tmp_path: Path, capsys: pytest.CaptureFixture[
         for span, parent in spans.items()
     ]
     folder = write(tmp_path / "p" / "bad", *payloads)
-    assert {span.id: span.parent for span in windsock.open(folder).phases()} == {1: None, 2: 3, 3: 2}
+    assert {span.id: span.parent for span in barograph.open(folder).phases()} == {1: None, 2: 3, 3: 2}
     assert main(["phases", str(folder)]) == 0
     assert "p1" in capsys.readouterr().out

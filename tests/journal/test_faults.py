@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from journals import WRITER, read
 
-import windsock
-from windsock.formatting import counted
-from windsock.journal import segment as segment_module
-from windsock.journal.folder import segments
-from windsock.journal.writer import JournalWriter
-from windsock.summary import run_warnings
+import barograph
+from barograph.base.formatting import counted
+from barograph.importers.summary import run_warnings
+from barograph.journal.format.folder import segments
+from barograph.journal.write import segment as segment_module
+from barograph.journal.write.writer import JournalWriter
 
 
 def log(journal: JournalWriter, steps: range) -> None:
@@ -143,7 +143,7 @@ def test_a_directory_that_was_moved_and_made_again_is_told(tmp_path: Path):
 
 def test_show_tells_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """A run whose writes and syncs failed for a while has that in its finish event and its summary."""
-    run = windsock.init(dir=tmp_path)
+    run = barograph.init(dir=tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(segment_module.os, "write", fail_if(os.write, lambda: True, errno.ENOSPC))
         run.log({"x": 1.0}, step=1)
@@ -152,7 +152,7 @@ def test_show_tells_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         patch.setattr(segment_module.os, "fsync", fail_if(os.fsync, lambda: True))
         run._maintain()
     run.finish()
-    view = windsock.open(run.path)
+    view = barograph.open(run.path)
     finish = next(event for event in view.events() if event["event"] == "finish")
     assert finish["failed_writes"] > 0
     assert finish["failed_syncs"] > 0
@@ -164,17 +164,17 @@ def test_show_tells_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 def test_trackers_get_the_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """After a failure the counts are metrics of a run with trackers, so that Prometheus can alert on them."""
-    run = windsock.init(dir=tmp_path, track_with="jsonl")
+    run = barograph.init(dir=tmp_path, track_with="jsonl")
     run.log({"x": 1.0}, step=1)
     run._heartbeat()
-    assert "windsock/journal/failed_syncs" not in windsock.open(run.path).names()
+    assert "barograph/journal/failed_syncs" not in barograph.open(run.path).names()
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fail_if(os.fsync, lambda: True))
         run.log({"x": 2.0}, step=2)
         run._maintain()
     run._heartbeat()
     run.finish()
-    assert windsock.open(run.path).series("windsock/journal/failed_syncs").values[-1] >= 1
+    assert barograph.open(run.path).series("barograph/journal/failed_syncs").values[-1] >= 1
 
 
 class Faults:
@@ -199,9 +199,9 @@ class Faults:
         raise OSError(code, os.strerror(code))
 
 
-def record(dir: Path, timeout: float = 20.0) -> windsock.Run:
+def record(dir: Path, timeout: float = 20.0) -> barograph.Run:
     """Record a short run with rows, new key sets, commits, maintenance, a heartbeat and the end."""
-    run = windsock.init(dir=dir, id="run")
+    run = barograph.init(dir=dir, id="run")
     for step in range(12):
         run.log({"x": step / 7, f"set/{step // 3}": 1.0}, step=step)
         if step % 4 == 3:
@@ -213,9 +213,9 @@ def record(dir: Path, timeout: float = 20.0) -> windsock.Run:
     return run
 
 
-def assert_complete(run: windsock.Run) -> dict[str, Any]:
+def assert_complete(run: barograph.Run) -> dict[str, Any]:
     """Check that every row and the end are there; return the finish event."""
-    view = windsock.open(run.path)
+    view = barograph.open(run.path)
     series = view.series("x")
     assert series.steps.tolist() == list(range(12))
     assert series.values.tolist() == [step / 7 for step in range(12)]
@@ -272,7 +272,7 @@ def test_what_could_not_be_kept_is_told(
         if faults.calls < first:
             break
         assert re.search(r"[1-9]\d* frames? could not be written", capsys.readouterr().err)
-        view = windsock.open(run.path)
+        view = barograph.open(run.path)
         found = view.series("x").steps.tolist() if "x" in view.names() else []
         assert found == list(range(len(found)))
     assert first > 20

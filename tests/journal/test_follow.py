@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-import windsock
-from windsock.journal import segment_follower
-from windsock.journal.follow import RunFollower
-from windsock.model import Row
+import barograph
+from barograph.base.model import Row
+from barograph.journal.read import segment_follower
+from barograph.journal.read.follower import RunFollower
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make pieces so small that a short run has many."""
-    monkeypatch.setattr("windsock.journal.reader.CHUNK", 512)
+    monkeypatch.setattr("barograph.journal.segments.reader.CHUNK", 512)
     monkeypatch.setattr(segment_follower, "PIECE", 1000)
 
 
@@ -22,7 +22,7 @@ def written(attempts: int = 1) -> Path:
     """Write rows with and without a step, those of an attempt saying which it is."""
     chance = random.Random(0)
     for attempt in range(attempts):
-        run = windsock.init(id="long")
+        run = barograph.init(id="long")
         for step in range(200):
             run.log({"attempt": attempt, "open": step})
             if chance.random() < 0.5:

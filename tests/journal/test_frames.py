@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import windsock
-from windsock.journal import frames
-from windsock.journal.reader import SegmentReader
-from windsock.journal.writer import JournalWriter
-from windsock.model import Writer
+import barograph
+from barograph.base.model import Writer
+from barograph.journal.format import fields, frames
+from barograph.journal.segments.reader import SegmentReader
+from barograph.journal.write.writer import JournalWriter
 
 KEPT = Path(__file__).parent.parent / "data" / "journal-v1" / "trainer.0.1.0.seg"
 
@@ -78,7 +78,7 @@ def test_a_damaged_header_is_told_from_another_version():
 
 
 DOCS = Path(__file__).parents[2] / "docs" / "journal.md"
-SOURCE = Path(windsock.__file__).parent
+SOURCE = Path(barograph.__file__).parent
 
 
 def test_the_specification_has_every_kind_of_frame():
@@ -112,7 +112,7 @@ def test_the_journal_of_this_version_stays_readable():
     tables = {reader.schemas[id]: table for id, table in reader.tables.items()}
     first = tables[("critic/score/mean", "actor/lr", "名 字@8 /x")]
     assert first.column(0).tolist() == [0.0, 0.125, 0.25, 0.375]
-    assert first.steps.tolist() == [frames.OPEN_STEP] * 4
+    assert first.steps.tolist() == [fields.OPEN_STEP] * 4
     odd = tables[("nan", "inf", "-inf", "tiny")]
     assert str(odd.column(0).tolist() + odd.column(1).tolist() + odd.column(2).tolist()) == "[nan, inf, -inf]"
     assert odd.column(3).tolist() == [5e-324]

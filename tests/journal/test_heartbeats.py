@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import windsock
-from windsock.journal import frames
-from windsock.journal.folder import segment_path
-from windsock.journal.frames import Kind
-from windsock.journal.reader import SegmentReader
-from windsock.journal.segment import SegmentWriter
-from windsock.model import Writer
-from windsock.summary import run_warnings
+import barograph
+from barograph.base.model import Writer
+from barograph.importers.summary import run_warnings
+from barograph.journal.format import frames
+from barograph.journal.format.folder import segment_path
+from barograph.journal.format.frames import Kind
+from barograph.journal.segments.reader import SegmentReader
+from barograph.journal.write.segment import SegmentWriter
 
 WRITER = Writer("trainer", 0, 1)
 COUNTS = {"dropped": 0, "waiting": 0, "failed_writes": 0, "failed_syncs": 0}
@@ -45,7 +45,7 @@ def test_of_a_week_of_heartbeats_one_is_kept(tmp_path: Path):
     reader = read(write_events(tmp_path, start, *(heartbeat(10.0 * n) for n in range(1, 2000))))
     assert len(reader.records) == 1
     assert [json.loads(record.payload[1:])["time"] for record in reader.heartbeats] == [19990.0]
-    view = windsock.View(tmp_path)
+    view = barograph.View(tmp_path)
     assert [event["event"] for event in view.events()] == ["start", "heartbeat"]
 
 
@@ -53,7 +53,7 @@ def test_the_most_frames_that_waited_are_still_told(tmp_path: Path):
     """Other counts are totals; that of the frames in memory goes up and down."""
     beats = [heartbeat(10.0 * n, waiting=7 if n == 3 else 0, failed_writes=min(n, 5)) for n in range(1, 100)]
     write_events(tmp_path, {"event": "start", "time": 1.0}, *beats)
-    view = windsock.View(tmp_path)
+    view = barograph.View(tmp_path)
     assert "5 writes failed, and up to 7 frames waited in memory; what was not dropped was written later" in (
         run_warnings(view)
     )

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import windsock
-from windsock.relay.delivery_state import lock_path, take_lock
+import barograph
+from barograph.delivery.processes import take_lock
+from barograph.delivery.relay.state import lock_path
 
 COMMANDS = (
     ["ls"],
@@ -22,7 +23,7 @@ COMMANDS = (
 )
 CALLER = """
 import contextlib, io, json, sys
-from windsock.cli import main
+from barograph.apps.cli import main
 
 results = []
 for command in json.loads(sys.argv[1]):
@@ -37,9 +38,9 @@ print(json.dumps(results))
 @pytest.mark.parametrize("kind", ["fifo", "directory", "link to a fifo", "loop"])
 def test_an_odd_file_hangs_no_command(name: str, kind: str):
     """A FIFO, a directory or a link in place of a file is skipped, and the other run is listed."""
-    with windsock.init(project="p", name="innocent") as innocent:
+    with barograph.init(project="p", name="innocent") as innocent:
         innocent.log({"x": 1.0}, step=1)
-    with windsock.init(project="p", name="odd") as odd:
+    with barograph.init(project="p", name="odd") as odd:
         odd.log({"x": 1.0}, step=1)
     (odd.path / name).unlink(missing_ok=True)
     (odd.path / name).parent.mkdir(exist_ok=True)
@@ -80,9 +81,7 @@ def test_an_odd_file_in_place_of_a_lock_does_not_block(tmp_path: Path, tracker: 
     path = lock_path(tmp_path, tracker)
     path.parent.mkdir()
     _make(path, kind)
-    ask = (
-        f"from windsock.relay.delivery_state import take_lock; from pathlib import Path; take_lock(Path({str(path)!r}))"
-    )
+    ask = f"from barograph.delivery.relay.state import take_lock; from pathlib import Path; take_lock(Path({str(path)!r}))"
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=20)
     assert "OSError" in done.stderr or "IsADirectoryError" in done.stderr
 

@@ -11,23 +11,24 @@ from pathlib import Path
 
 import pytest
 
-import windsock
-from windsock.journal import directory_index, glance, run_list
-from windsock.journal.folder import PAGE_FOLDER
-from windsock.journal.run_facts import Glance
-from windsock.journal.run_list import FactsIndex, glances
-from windsock.model import Status
+import barograph
+from barograph.base.model import Status
+from barograph.journal import directory
+from barograph.journal.directory import FactsIndex, glances
+from barograph.journal.format.folder import PAGE_FOLDER, runs_with_files
+from barograph.journal.read import glance
+from barograph.journal.read.status import Glance
 
 KILLED = """
-import os, sys, windsock
-run = windsock.init(id="killed", project="p", dir=sys.argv[1])
+import os, sys, barograph
+run = barograph.init(id="killed", project="p", dir=sys.argv[1])
 run.log({"a": 1.0}, step=3)
 os._exit(0)
 """
 
 
-def record(dir: Path, id: str, steps: int = 2, **options: object) -> windsock.Run:
-    run = windsock.init(id=id, project="p", dir=dir, **options)  # type: ignore[arg-type]
+def record(dir: Path, id: str, steps: int = 2, **options: object) -> barograph.Run:
+    run = barograph.init(id=id, project="p", dir=dir, **options)  # type: ignore[arg-type]
     for step in range(steps):
         run.log({"a": 1.0}, step=step)
     return run
@@ -52,7 +53,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def dir(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a copy of the directory."""
-    monkeypatch.setattr(run_list, "MIN_INDEXED", 1)
+    monkeypatch.setattr(directory, "MIN_INDEXED", 1)
     return Path(shutil.copytree(recorded, tmp_path / "many"))
 
 
@@ -126,9 +127,9 @@ def test_the_status_of_a_running_run_is_that_of_the_moment(dir: Path, monkeypatc
     assert status().word == "running"
     seen = reads(monkeypatch)
     now = time.time()
-    monkeypatch.setattr("windsock.journal.status.time.time", lambda: now + 61)
+    monkeypatch.setattr("barograph.journal.read.status.time.time", lambda: now + 61)
     assert status().word == "stalled"
-    monkeypatch.setattr("windsock.journal.status.process_start", lambda pid: None)
+    monkeypatch.setattr("barograph.journal.read.status.process_start", lambda pid: None)
     assert status().word == "killed"
     assert "live" not in [folder.name for folder in seen]
     monkeypatch.undo()
@@ -171,7 +172,7 @@ def test_an_index_with_any_byte_changed_changes_no_answer(dir: Path):
         index = FactsIndex(dir)
         for run in right:
             if run.writers:  # it can be read
-                files = run_list.runs_with_files(run.path)
+                files = runs_with_files(run.path)
                 assert index.facts(run.path, next(files)[1]).status == run.status
     index_file(dir).write_bytes(damaged)
     assert answer(dir) == right
@@ -188,7 +189,7 @@ def test_a_truncated_index_changes_no_answer(dir: Path, length: int):
 def test_the_index_of_another_version_is_not_used(dir: Path, monkeypatch: pytest.MonkeyPatch):
     """Its entries may mean something else; the next reader writes its own."""
     right = answer(dir)
-    monkeypatch.setattr(directory_index, "__version__", "99.0")
+    monkeypatch.setattr(directory, "__version__", "99.0")
     seen = reads(monkeypatch)
     assert answer(dir) == right
     assert len(seen) == len(right)
@@ -212,7 +213,7 @@ def test_the_index_of_another_version_is_not_used(dir: Path, monkeypatch: pytest
 def test_an_entry_that_has_no_facts_is_not_used(dir: Path, wrong: object):
     """Whoever wrote it with a correct checksum."""
     right = answer(dir)
-    index = directory_index.DirectoryIndex(dir, run_list.KIND)
+    index = directory.DirectoryIndex(dir, directory.KIND)
     index.save({run: (digest, wrong) for run, (digest, _) in index.load().items()})
     assert answer(dir) == right
 
@@ -260,11 +261,11 @@ def test_two_readers_at_once_leave_a_whole_index(dir: Path):
     """Each puts its own in place; the last one counts."""
     right = answer(dir)
     index_file(dir).unlink()
-    code = "import sys; from pathlib import Path; from windsock.journal import run_list as r; "
+    code = "import sys; from pathlib import Path; from barograph.journal import run_list as r; "
     code += "r.MIN_INDEXED = 1; list(r.glances(Path(sys.argv[1])))"
     readers = [subprocess.Popen([sys.executable, "-c", code, str(dir)]) for _ in range(3)]
     assert [reader.wait(60) for reader in readers] == [0, 0, 0]
-    assert len(directory_index.DirectoryIndex(dir, run_list.KIND).load()) == 7
+    assert len(directory.DirectoryIndex(dir, directory.KIND).load()) == 7
     assert answer(dir) == right
 
 
@@ -272,7 +273,7 @@ def test_a_rank_of_many_is_kept_only_if_it_decides(tmp_path: Path):
     """Of ranks that have ended alike, one tells the status of all."""
     runs = tmp_path / "ranks"
     for rank in range(6):
-        run = windsock.init(id="r", project="p", dir=runs, rank=rank)
+        run = barograph.init(id="r", project="p", dir=runs, rank=rank)
         run.log({"a": 1.0}, step=rank)
         run.finish(Status("crashed" if rank == 4 else "finished"))
     facts = glance.read_facts(runs / "p" / "r")

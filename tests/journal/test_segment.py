@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from journals import WRITER, read
 
-from windsock.journal import segment as segment_module
-from windsock.journal.folder import segments
-from windsock.journal.writer import JournalWriter
+from barograph.journal.format.folder import segments
+from barograph.journal.write import segment as segment_module
+from barograph.journal.write.writer import JournalWriter
 
 
 def assert_whole(folder: Path, steps: int) -> None:
@@ -205,8 +205,8 @@ def test_a_row_never_comes_before_the_names_that_it_needs(tmp_path: Path):
 FORKING = """
 import os, sys
 from pathlib import Path
-from windsock.journal.writer import JournalWriter
-from windsock.model import Writer
+from barograph.journal.write.writer import JournalWriter
+from barograph.base.model import Writer
 journal = JournalWriter(Path(sys.argv[1]), Writer("trainer", 0, 1))
 log = lambda steps: [journal.row(("x", "y"), (step / 7, 0.0), step) for step in steps]
 log(range(0, 10))

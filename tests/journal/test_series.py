@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from windsock.journal.series import Series, bucket_count
+from barograph.journal.read.series import Series, bucket_count
 
 floats = st.one_of(
     st.floats(width=64), st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 1e308, -1e308, 5e-324])

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from journals import contents
 from odd_segments import segments
 
-import windsock
-from windsock.journal import archive, frames, indexed_reader, reader, side_index
-from windsock.journal.folder import INDEX_FOLDER
-from windsock.journal.frames import Kind
-from windsock.journal.indexed_reader import IndexedReader
-from windsock.journal.reader import SegmentReader
+import barograph
+from barograph.journal import archive
+from barograph.journal.format import fields, frames
+from barograph.journal.format.folder import INDEX_FOLDER
+from barograph.journal.format.frames import Kind
+from barograph.journal.segments import indexed_reader, reader, side_index
+from barograph.journal.segments.indexed_reader import IndexedReader
+from barograph.journal.segments.reader import SegmentReader
 
 NAME = "trainer.0.1.0.seg"
 OLD = 1_700_000_000  # a time of last change, so that a segment counts as complete
@@ -53,7 +55,7 @@ def segment_bytes(seed: int = 0, steps: int = 40) -> bytes:
             if step in (0, 20):
                 found.append(frames.schema_payload(id, of_table))
             values = [chance.random() for _ in of_table]
-            found.append(frames.row_struct(len(values)).pack(Kind.ROW, id, frames.OPEN_STEP, 1.0 + step, *values))
+            found.append(frames.row_struct(len(values)).pack(Kind.ROW, id, fields.OPEN_STEP, 1.0 + step, *values))
         found.append(frames.state_payload(7, step, 1.0 + step, [chance.random(), float("nan")]))
         found.append(frames.sparse_state_payload(8, step, 1.0 + step, b"B" + bytes([step])))
         found.append(frames.record_payload(Kind.TEXT, {"name": "t", "step": None, "time": 1.0, "text": f"{step}"}))
@@ -308,9 +310,9 @@ def write_wide_run(folder: Path, rows: int, width: int) -> Path:
 def test_one_column_of_many_is_read_without_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A series of 200 takes less than one part in twenty of the bytes, once the run was opened before."""
     segment = write_wide_run(tmp_path / "run", rows=3000, width=200)
-    windsock.open(segment.parent)
+    barograph.open(segment.parent)
     read = count_read(monkeypatch)
-    series = windsock.open(segment.parent).series("group/metric_150")
+    series = barograph.open(segment.parent).series("group/metric_150")
     assert series.values.tolist() == [float(step + 150) for step in range(3000)]
     assert 0 < read[0] < segment.stat().st_size / 20
 
@@ -383,7 +385,7 @@ def test_an_archive_has_no_index(tmp_path: Path):
     """The index is in the run's folder of indexes, which can be made again."""
     segment = write_wide_run(tmp_path / "run", rows=3000, width=200)
     (segment.parent / "run.json").write_text('{"format": 1, "id": "run", "project": "p", "name": "n"}')
-    windsock.open(segment.parent)
+    barograph.open(segment.parent)
     assert parts(segment)
     assert all(part.is_relative_to(segment.parent / INDEX_FOLDER) for part in parts(segment))
     assert not any("segments" in name for name in archive._contents(segment.parent))
@@ -393,14 +395,14 @@ def test_very_many_small_tables_have_no_index(tmp_path: Path, monkeypatch: pytes
     """To read each from disk takes longer than to parse all; with more rows they have one."""
     monkeypatch.setattr(indexed_reader, "FEW_TABLES", 10)
     monkeypatch.setattr(indexed_reader, "MIN_BYTES", 1000)
-    run = windsock.init(dir=tmp_path, id="sets")
+    run = barograph.init(dir=tmp_path, id="sets")
     for rows, has_index in ((2, False), (100, True)):
         for n in range(20):
             for step in range(rows):
                 run.log({f"family{n}/value": float(n)}, step=step)
         if has_index:
             run.finish()
-        view = windsock.open(run.path)
+        view = barograph.open(run.path)
         assert [view.series(f"family{n}/value").last for n in range(20)] == list(range(20))
         assert (run.path / "index" / "segments").exists() == has_index
 
@@ -411,5 +413,5 @@ def test_very_many_short_columns_have_no_index(tmp_path: Path, monkeypatch: pyte
     for rows, has_index in ((3, False), (30, True)):
         segment = write_wide_run(tmp_path / str(rows), rows=rows, width=20_000)
         (segment.parent / "run.json").write_text('{"format": 1, "id": "run", "project": "p", "name": "n"}')
-        assert len(windsock.open(segment.parent).names()) == 20_000
+        assert len(barograph.open(segment.parent).names()) == 20_000
         assert bool(parts(segment)) == has_index

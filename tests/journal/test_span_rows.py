@@ -12,13 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import windsock
-from windsock.journal import decoding, frames, span_rows
-from windsock.journal.decoding import DecodingError
-from windsock.journal.frames import DEVICE_CLOCK, FAILED, OPEN_STEP, TIMER, Kind, PhaseFrame
-from windsock.journal.span_rows import Rows, SpanRows, Texts, decode_spans, undecodable
-from windsock.model import PhaseSpan
-from windsock.view import View
+import barograph
+from barograph.base.model import PhaseSpan
+from barograph.journal.format import decoding, frames
+from barograph.journal.format.fields import OPEN_STEP, DecodingError
+from barograph.journal.format.frames import DEVICE_CLOCK, FAILED, TIMER, Kind, PhaseFrame
+from barograph.journal.read import spans as span_rows
+from barograph.journal.read.spans import SpanRows, Texts, decode_spans
+from barograph.journal.segments import framing
+from barograph.journal.segments.framing import SpanArray, undecodable
+from barograph.journal.view import View
 
 Frames = list[tuple[int, bytes]]
 NUMBERS = st.sampled_from([0.0, 1.5, -2.0, 1e9, 1e12, 1e20, math.inf, -math.inf, math.nan])
@@ -87,10 +90,10 @@ def test_rows_are_what_the_frames_say(found: list[bytes], batch: int, recent: in
     assert wrong == bad
 
 
-def record(id: str, steps: int, seed: int = 0) -> windsock.Run:
+def record(id: str, steps: int, seed: int = 0) -> barograph.Run:
     """Record steps with nested phases, timers, tokens and failures; the last phase stays open."""
     draw = random.Random(seed)
-    run = windsock.init(id=id)
+    run = barograph.init(id=id)
     for step in range(steps):
         with run.timer("rollout"), run.phase("generate", tokens={"generated": draw.randrange(9)}):
             pass
@@ -105,7 +108,7 @@ def reference(view: View) -> list[PhaseSpan]:
     """Return the spans of a run with one segment, read frame by frame."""
     [attempt] = view._attempts.values()
     [reader] = attempt.readers
-    found = [(r.offset, r.payload) for r in reader.records if r.kind in span_rows.PHASE_KINDS]
+    found = [(r.offset, r.payload) for r in reader.records if r.kind in framing.PHASE_KINDS]
     spans = []
     for _, offset, kind, frame in one_by_one(found)[0].values():
         step = attempt.steps.step_of(0, offset, frame.start) if frame.step == OPEN_STEP else frame.step
@@ -130,7 +133,7 @@ def _known(value: float) -> float | None:
 
 def test_spans_are_the_same_as_frame_by_frame():
     """All of them, and those of a step."""
-    view = windsock.open(record("spans", 40).path)
+    view = barograph.open(record("spans", 40).path)
     expected = reference(view)
     assert view.phases() == expected
     assert len(expected) == 121
@@ -146,12 +149,12 @@ def test_following_a_run_gives_the_spans_of_opening_it(tmp_path: Path):
     copy = tmp_path / "copy"
     copy.mkdir()
     (copy / segment.name).touch()
-    view = windsock.open(copy)
+    view = barograph.open(copy)
     for end in (*range(0, len(data), 997), len(data)):
         (copy / segment.name).write_bytes(data[:end])
         view.refresh()
         view.phases()
-    whole = windsock.open(copy)
+    whole = barograph.open(copy)
     assert view.phases() == whole.phases()
     assert view.step_windows() == whole.step_windows()
     assert len(view.phases()) == 91
@@ -159,9 +162,9 @@ def test_following_a_run_gives_the_spans_of_opening_it(tmp_path: Path):
 
 def test_only_the_spans_of_a_step_become_objects(monkeypatch: pytest.MonkeyPatch):
     """However many the run has."""
-    view = windsock.open(record("many", 50).path)
+    view = barograph.open(record("many", 50).path)
     made: list[object] = []
-    monkeypatch.setattr("windsock.journal.spans.PhaseSpan", lambda **fields: made.append(fields))
+    monkeypatch.setattr("barograph.journal.read.spans.PhaseSpan", lambda **fields: made.append(fields))
     view.phases(7)
     assert len(made) == 3
     view.step_windows()
@@ -171,15 +174,15 @@ def test_only_the_spans_of_a_step_become_objects(monkeypatch: pytest.MonkeyPatch
 def test_frames_are_decoded_once(monkeypatch: pytest.MonkeyPatch):
     """A refresh decodes what is new."""
     run = record("grows", 10)
-    view = windsock.open(run.path)
+    view = barograph.open(run.path)
     view.phases()
     decoded: list[int] = []
 
-    def counted(offsets: Sequence[int], *arguments: object) -> Rows:
+    def counted(offsets: Sequence[int], *arguments: object) -> SpanArray:
         decoded.append(len(offsets))
         return decode_spans(offsets, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("windsock.journal.spans.decode_spans", counted)
+    monkeypatch.setattr("barograph.journal.read.spans.decode_spans", counted)
     with run.phase("new"):
         pass
     view.refresh()
@@ -195,7 +198,7 @@ def test_a_span_that_ends_in_another_segment_is_one_span(tmp_path: Path):
     for index, payloads in enumerate(([opened, other], [closed])):
         data = frames.segment_head() + b"".join(map(frames.frame, payloads))
         (tmp_path / f"trainer.0.1.{index}.seg").write_bytes(data)
-    first, second = windsock.open(tmp_path).phases()
+    first, second = barograph.open(tmp_path).phases()
     assert (first.name, first.end, first.part) == ("train", 12.0, 1)
     assert (second.name, second.end, second.part) == ("next", None, 0)
     assert dataclasses.replace(first, name="") != first

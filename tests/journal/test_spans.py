@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-import windsock
-from windsock.journal.reader import SegmentReader
+import barograph
+from barograph.journal.segments.reader import SegmentReader
 
 
-def segment(run: windsock.Run) -> Path:
+def segment(run: barograph.Run) -> Path:
     [path] = run.path.glob("*.seg")
     return path
 
@@ -16,7 +16,7 @@ def segment(run: windsock.Run) -> Path:
 @pytest.mark.parametrize(("kind", "closed"), [(9, True), (10, False)])
 def test_a_lost_frame_costs_only_its_own_facts(kind: int, closed: bool):
     """The close frame has everything; without it the span is open."""
-    run = windsock.init()
+    run = barograph.init()
     with run.phase("train", tokens=3):
         pass
     run.commit(5)
@@ -27,7 +27,7 @@ def test_a_lost_frame_costs_only_its_own_facts(kind: int, closed: bool):
     data = bytearray(segment(run).read_bytes())
     data[lost.offset + 20] ^= 255
     segment(run).write_bytes(data)
-    view = windsock.open(run.path)
+    view = barograph.open(run.path)
     [span] = view.phases()
     assert (span.name, span.step, span.lane, span.end is not None) == ("train", 5, "main", closed)
     assert len(view.damage()) == 1
@@ -36,25 +36,25 @@ def test_a_lost_frame_costs_only_its_own_facts(kind: int, closed: bool):
 def test_spans_of_a_superseded_attempt_do_not_count():
     """As with rows: from the newer attempt's first step on, the older one's are gone."""
     for first in (0, 2):
-        run = windsock.init(id="again")
+        run = barograph.init(id="again")
         for step in range(first, first + 4):
             with run.phase("train"):
                 pass
             run.commit(step)
         run.finish()
-    spans = windsock.open("again").phases()
+    spans = barograph.open("again").phases()
     assert [(span.step, span.writer.attempt) for span in spans] == [(0, 1), (1, 1), (2, 2), (3, 2), (4, 2), (5, 2)]
-    assert [span.writer.attempt for span in windsock.open("again").phases(step=3)] == [2]
+    assert [span.writer.attempt for span in barograph.open("again").phases(step=3)] == [2]
 
 
 def test_steps_have_windows():
     """From commit to commit; the first begins with its first phase."""
-    run = windsock.init()
+    run = barograph.init()
     with run.phase("train"):
         pass
     run.commit(0)
     run.commit(1)
-    view = windsock.open(run.path)
+    view = barograph.open(run.path)
     [windows] = view.step_windows().values()
     assert windows[0][0] == view.phases()[0].start
     assert windows[0][1] == windows[1][0] <= windows[1][1]

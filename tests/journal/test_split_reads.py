@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from journals import contents
 from odd_segments import segments
 
-from windsock.journal import frames, reader
-from windsock.journal.payload_batch import intact_frames
-from windsock.journal.reader import SegmentReader
+from barograph.journal.format import frames
+from barograph.journal.segments import reader
+from barograph.journal.segments.framing import intact_frames
+from barograph.journal.segments.reader import SegmentReader
 
 
 @settings(max_examples=300, deadline=None)

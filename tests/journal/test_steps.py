@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windsock.journal.frames import OPEN_STEP
-from windsock.journal.steps import MAX_STEP, AttemptSteps, SegmentSteps, process_has_passed, superseded_from
+from barograph.journal.format.fields import MAX_STEP, OPEN_STEP
+from barograph.journal.segments.steps import AttemptSteps, SegmentSteps, process_has_passed, superseded_from
 
 
 def attempt(*segments: list[tuple[int, int, float]]) -> AttemptSteps:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from windsock.journal import frames
-from windsock.journal.frames import FRAME_HEAD, FRAME_MAGIC, OPEN_STEP, SEGMENT_HEAD, Kind, frame, segment_head
+from barograph.journal.format import frames
+from barograph.journal.format.fields import OPEN_STEP
+from barograph.journal.format.frames import FRAME_HEAD, FRAME_MAGIC, SEGMENT_HEAD, Kind, frame, segment_head
 
 Files = dict[str, bytes]
 OLD_RUN = Path(__file__).parents[1] / "data" / "run-0.1"
@@ -491,7 +492,7 @@ def _file_cases() -> dict[str, Callable[[], Files]]:
     cases |= {f"segment {name!r}": lambda name=name: {name: good, SEGMENT: good} for name in forged}
     versions = {"newer": (2, None), "newest": (2**32 - 1, None), "zero": (0, None), "wrong sum": (1, 7)}
     for name, (version, crc) in versions.items():
-        head = struct.pack("<8sI", b"WINDSOCK", version)
+        head = struct.pack("<8sI", b"BAROGRPH", version)
         head += struct.pack("<I", zlib.crc32(head) if crc is None else crc)
         cases[f"segment of version {name}"] = lambda head=head: {SEGMENT: head + good[SEGMENT_HEAD.size :]}
     states = {n: text({"tracker": v, "state": v, "delivered": v, "time": v, "places": v}) for n, v in FEW_NASTY.items()}

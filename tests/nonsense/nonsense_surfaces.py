@@ -26,15 +26,15 @@ from typing import Any
 import httpx
 from nonsense_runs import Files, handmade, mutated, recorded
 
-import windsock
+import barograph
+from barograph.apps.cli import main
+from barograph.apps.page.http.app import make_app
+from barograph.base.errors import BarographError, MetricNotFoundError
+from barograph.importers.summary import run_warnings
+from barograph.journal.read.follower import RunFollower
+from barograph.journal.read.glance import glance
+from barograph.journal.view import View
 from pace import slowness
-from windsock.cli import main
-from windsock.errors import MetricNotFoundError, WindsockError
-from windsock.journal.follow import RunFollower
-from windsock.journal.glance import glance
-from windsock.server.http.app import make_app
-from windsock.summary import run_warnings
-from windsock.view import View
 
 MAX_SECONDS = 3.0  # of a usual processor, for each reader: many times what one takes
 MAX_BYTES = 200 << 20
@@ -78,7 +78,7 @@ class Checker:
         faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
         try:
             yield
-        except WindsockError:
+        except BarographError:
             pass  # a message to the user, such as "run bad has no phases"
         except BaseException as error:  # noqa: BLE001 - every one is a finding
             last = [
@@ -141,16 +141,16 @@ class Checker:
         for command in [["ls"], *COMMANDS[self._turn % TURNS :: TURNS]]:
             output = io.StringIO()
             words = [str(folder) if w == "BAD" else str(self.dir / "report.html") if w == "OUT" else w for w in command]
-            with self.reading(f"windsock {' '.join(command)}"), contextlib.redirect_stdout(output):
+            with self.reading(f"barograph {' '.join(command)}"), contextlib.redirect_stdout(output):
                 with contextlib.redirect_stderr(io.StringIO()):
                     code = main([*words, "--dir", str(self.dir)])
                 about_innocent = "innocent" in command and "BAD" not in command
                 if code and (command[0] in ("ls", "du") or about_innocent):
-                    self.note(f"windsock {command[0]}", f"exit code {code}")
+                    self.note(f"barograph {command[0]}", f"exit code {code}")
             if command[0] in ("ls", "du") and "innocent" not in output.getvalue():
-                self.note(f"windsock {command[0]}", "the innocent run is not listed")
+                self.note(f"barograph {command[0]}", "the innocent run is not listed")
             if command[0] == "ls" and output.getvalue().count("\n") < 3:
-                self.note(f"windsock {command[0]}", "the run of nonsense is not listed")
+                self.note(f"barograph {command[0]}", "the run of nonsense is not listed")
 
     def _server(self) -> None:
         asyncio.run(self._requests())
@@ -227,7 +227,7 @@ def _peak() -> int:
 
 def record_innocent(dir: Path) -> None:
     """Record the run that must be unharmed."""
-    run = windsock.init(dir=dir, project="p", id="innocent", name="innocent")
+    run = barograph.init(dir=dir, project="p", id="innocent", name="innocent")
     for step in range(5):
         with run.phase("a"):
             run.log({"critic/score/mean": float(step)})

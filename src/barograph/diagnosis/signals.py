@@ -1,0 +1,168 @@
+"""The case of a run, made from the meanings of its names: the metrics that each signal can be taken from, the best
+first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barograph.catalogue.names import Match
+from barograph.catalogue.registry import REGISTRY
+from barograph.catalogue.resolution import RunNames
+from barograph.catalogue.spec import Text
+from barograph.diagnosis.rules.rule import Case
+from barograph.metrics.tracks import Floats, Ints, Track
+
+SIGNALS: dict[str, tuple[str, ...]] = {
+    "reward": (
+        "reward/score/mean", "reward/score_not_aborted/mean", "reward/rlhf/mean", "reward/shaped/mean",
+        "reward/shaped_not_aborted/mean", "reward/token/mean",
+    ),
+    "trained_reward": ("reward/rlhf/mean", "reward/shaped/mean", "reward/shaped_not_aborted/mean"),
+    "reward_std": ("reward/score/std",),
+    "reward_min": ("reward/score/min", "reward/score_not_aborted/min"),
+    "reward_max": ("reward/score/max", "reward/score_not_aborted/max"),
+    "dead_groups": ("reward/zero_std_groups",),
+    "solved_none": ("reward/groups/solved_none",),
+    "solved_all": ("reward/groups/solved_all",),
+    "advantage_mean": ("reward/advantages/mean",),
+    "advantage_std": ("reward/advantages/std",),
+    "advantage_min": ("reward/advantages/min",),
+    "advantage_max": ("reward/advantages/max",),
+    "loss": ("policy/loss/total", "policy/loss/pg", "training/loss"),
+    "gradient": ("policy/grad_norm",),
+    "entropy": ("policy/entropy/mean", "evaluation/entropy/mean"),
+    "kl": ("policy/kl_loss", "policy/ref_kl_k3", "policy/ref_kl_exact", "policy/ref_kl_k1"),
+    "kl_sum": ("policy/ref_kl_sum",),
+    "kl_coef": ("reward/kl_coef",),
+    "entropy_coef": ("policy/entropy_coef",),
+    "step_kl": ("policy/kl_k2", "policy/kl_k3", "policy/kl_exact", "policy/kl_k1"),
+    "ratio": ("policy/ratio/mean", "verl/actor/prefix_ratio_mean"),
+    "clipped": ("policy/clip_fraction",),
+    "length": ("tokens/response_length/mean", "tokens/response_length_not_aborted/mean", "tokens/total_length/mean"),
+    "length_max": ("tokens/response_length/max", "tokens/response_length_not_aborted/max"),
+    "length_min": ("tokens/response_length/min", "tokens/response_length_not_aborted/min"),
+    "truncated": ("tokens/response_truncated", "tokens/response_length_not_aborted/truncated"),
+    "ended": ("tokens/contains_eos",),
+    "end_tokens": ("tokens/eos_count",),
+    "repetition": ("tokens/repetition",),
+    "aborted": ("tokens/aborted",),
+    "runs_failed": ("rollout/coverage/runs_failed",),
+    "runs_expected": ("rollout/coverage/runs_expected",),
+    "learning_rate": ("policy/lr",),
+    "value_loss": ("value/loss",),
+    "explained_variance": ("value/explained_variance",),
+    "value_gradient": ("value/grad_norm",),
+    "mismatch": ("policy/mismatch/probability_difference/mean",),
+    "mismatch_log": ("policy/mismatch/log_prob_difference/mean",),
+    "mismatch_kl": ("policy/mismatch/kl_k3", "policy/mismatch/kl_k1"),
+    "sample_size": ("policy/mismatch/effective_sample_size", "policy/mismatch/is_weight/effective_sample_size"),
+    "weight": ("policy/mismatch/is_weight/mean", "policy/mismatch/ratio/mean"),
+    "weight_std": ("policy/mismatch/is_weight/std", "policy/mismatch/ratio/std"),
+    "staleness": ("sample/staleness/mean",),
+    "evaluated": ("validation/coverage/runs_observed",),
+    "step_time": ("time/step",),
+    "throughput": ("system/tokens_per_second", "system/tokens_per_second_per_device"),
+    "host_memory": ("memory/host/used",),
+}  # fmt: skip
+"""The metrics that a signal can be taken from, by their ids, the best first."""
+
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "component": ("reward/component/{component}/mean",),
+    "component_std": ("reward/component/{component}/std",),
+    "validation": (
+        "validation/score/mean", "validation/accuracy", "validation/correct", "eval/{taskset}/{metric}/mean@{k}",
+        "eval/{taskset}/{metric}/mean",
+    ),
+    "rss": ("memory/cpu/{phase}/{when}/rss",),
+    "device_memory": ("memory/{phase}/end/onload/max_allocated_frac/{device}",),
+    "phase": ("time/{phase}/total",),
+    "per_token": ("time/per_token/{phase}",),
+    "slowest_rank": ("time/{phase}/ranks/max",),
+    "mean_rank": ("time/{phase}/ranks/mean",),
+}  # fmt: skip
+"""Signals of which a run can have several, such as the components of its reward."""
+
+SCORES = ("score", "reward", "acc", "correct", "pass", "success", "solved", "win", "em", "f1")
+"""Words in the name of an evaluated metric that is higher where tasks are solved better."""
+
+Read = Callable[[str], tuple[Ints, Floats]]
+
+
+def collect(names: RunNames, read: Read, known: dict[str, Track] | None = None, **facts: Any) -> Case:
+    """Return the case of a run from the meanings of its names; ``read`` returns steps and values of a name.
+
+    An ambiguous name is not used, and neither is one whose number is not comparable. ``known`` are the tracks of an
+    earlier case by their names; those of this one take their places.
+    """
+    known = {} if known is None else known
+    by_id: dict[str, list[tuple[str, Match]]] = {}
+    refused: dict[str, Text] = {}
+    notes: dict[str, Text] = {}
+    for name in names.names:
+        match = names.judged(name)
+        if match is None:
+            refused |= _undecided(names, name)
+        elif not match.evaluated and _is_comparable(match):
+            by_id.setdefault(match.metric.id, []).append((name, match))
+            notes |= {name: match.name.difference.note} if match.name.difference is not None else {}
+        elif not match.evaluated and match.name.difference is not None:
+            refused |= dict.fromkeys(_KEYS.get(match.metric.id, ()), match.name.difference.note)
+    kept: dict[str, Track] = {}
+
+    def track(key: str, id: str, name: str, match: Match) -> Track:
+        if name not in kept:
+            steps, values = read(name)
+            before = known.get(name)
+            if before is None or (before.key, before.metric) != (key, id):
+                before = Track(key, name, id, steps[:0], values[:0])
+            kept[name] = known[name] = before.extended(steps, values * _factor(match))
+        return kept[name]
+
+    tracks = {
+        key: track(key, id, *by_id[id][0])
+        for key, ids in SIGNALS.items()
+        for id in [next((id for id in ids if id in by_id), None)]
+        if id is not None
+    }
+    families = {key: [track(key, id, *one) for id in ids for one in by_id.get(id, ())] for key, ids in FAMILIES.items()}
+    families["validation"] = [found for found in families["validation"] if _is_score(names.judged(found.name))]
+    refused = {key: reason for key, reason in refused.items() if key not in tracks}
+    places = {name: dict(match.filled) for found in by_id.values() for name, match in found if match.filled}
+    return Case(tracks, families, refused=refused, notes=notes, places=places, **facts)
+
+
+_KEYS = {id: [key for key, ids in SIGNALS.items() if id in ids] for ids in SIGNALS.values() for id in ids}
+"""The signals that a metric can be taken for."""
+
+
+def _undecided(names: RunNames, name: str) -> dict[str, Text]:
+    """Return the signals that an ambiguous name may be, with the reason why it is not used."""
+    keys = {key: id for id in names.resolve(name).meanings for key in _KEYS.get(id, ())}
+    if not keys:
+        return {}
+    titles = [REGISTRY.metric(id).title for id in names.resolve(name).meanings]
+    reason = Text(
+        f"{name} may be {' or '.join(title.en for title in titles)}; --source decides",
+        f"{name} 可能是 {'，或 '.join(title.zh for title in titles)}；用 --source 指定",
+    )
+    return dict.fromkeys(keys, reason)
+
+
+def _is_score(match: Match | None) -> bool:
+    """Return whether an evaluated metric says how well tasks are solved; others may well fall."""
+    metric = dict(match.filled if match is not None else ()).get("metric", "score").lower()
+    return any(word in metric for word in SCORES)
+
+
+def _is_comparable(match: Match) -> bool:
+    return match.name.difference is None or match.name.difference.comparable
+
+
+def _factor(match: Match) -> float:
+    """Return the factor from a logged number to the one that is judged."""
+    difference = match.name.difference
+    if difference is None or difference.factor is not None:
+        return match.name.factor or 1.0
+    return -1.0 if "sign" in difference.kinds else 1.0

@@ -1,0 +1,212 @@
+"""Trackio's databases: one file per project, with all of its runs."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from barograph.importers.reading.log import Facts, FoundLogs, Log, RewrittenError
+from barograph.importers.reading.sqlite import (
+    SUFFIXES,
+    UNREADABLE,
+    WAYS,
+    columns,
+    database,
+    database_files,
+    is_database,
+    report_damage,
+    unique_names,
+    while_unchanged,
+)
+from barograph.importers.reading.values import SPECIAL, as_step, as_time, histogram_of, to_float
+from barograph.importers.recorder import Recorder
+
+TITLE = "Trackio database"
+COLUMNS = {"id", "timestamp", "run_name", "step", "metrics"}  # of the table of metrics, in every version
+TRAINER_STEP = "train/global_step"  # as the Trainer of transformers logs it: Trackio's own step counts calls
+ESCAPE = "__"  # before a name that Trackio uses itself
+SAMPLE_FIELDS = ("task", "prompt", "completion", "reward", "length", "advantage")
+
+
+def logs_in(folder: Path, names: Sequence[str]) -> FoundLogs:
+    """Return the runs in Trackio's databases."""
+    found = FoundLogs()
+    for name in names:
+        path = folder / name
+        if name.endswith(SUFFIXES) and is_database(path):
+            members = runs_of(path)
+            if members is not None:
+                found.logs.extend(Log(path, "trackio_store", member) for member in members.values())
+                found.taken.update({name, f"{path.stem}.lock"} & set(names))
+    return found
+
+
+@while_unchanged
+def runs_of(path: Path) -> dict[str, str] | None:
+    """Return the ids of runs with the names under which they are opened; None if it is not Trackio's database."""
+    try:
+        with database(path) as connection:
+            known = columns(connection, "metrics")
+            if not known >= COLUMNS:
+                return None
+            id = "run_id" if "run_id" in known else "run_name"
+            return unique_names(list(_ids(connection, id).items()))
+    except UNREADABLE:
+        return None
+
+
+def _ids(connection: sqlite3.Connection, id: str) -> dict[str, str]:
+    """Return ids and names of the runs, in the order of their first rows; of a damaged table those before it."""
+    try:
+        rows = connection.execute(f"SELECT {id}, run_name FROM metrics GROUP BY {id} ORDER BY min(id)")
+        return {str(found): str(name) for found, name in rows}
+    except UNREADABLE:
+        found: dict[str, str] = {}
+        with suppress(*UNREADABLE):
+            for one, name in connection.execute(f"SELECT {id}, run_name FROM metrics NOT INDEXED"):
+                found.setdefault(str(one), str(name))
+        return found
+
+
+class Reader:
+    """Reads one run of a database."""
+
+    def __init__(self, log: Log, state: dict[str, Any]) -> None:
+        self.log = log
+        self.state = state
+        state.setdefault("last", 0)
+
+    def files(self) -> list[Path]:
+        """Return the files of the database."""
+        return database_files(self.log.path)
+
+    def facts(self) -> Facts:
+        """Return name, group, tags and time of the run."""
+        _, name, config = self._run()
+        tags = config.get("tags")
+        return Facts(
+            name=name,
+            project=self.log.path.stem,
+            group=str(config["_Group"]) if config.get("_Group") else None,
+            created=as_time(config.get("_Created")),
+            tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
+        )
+
+    def read(self, out: Recorder) -> None:
+        """Record the rows that are new."""
+        id, _, config = self._run()
+        settings = {name: value for name, value in config.items() if name[:1] != "_"}
+        if settings and settings != self.state.get("config"):
+            self.state["config"] = settings
+            out.config(settings)
+        try:
+            with database(self.log.path) as connection:
+                self._check_same(connection)
+                self._new_rows(connection, id, out)
+        except UNREADABLE as problem:
+            report_damage(problem, self.log.path, self.state, out)
+
+    def _new_rows(self, connection: sqlite3.Connection, id: str, out: Recorder) -> None:
+        column = "run_id" if "run_id" in columns(connection, "metrics") else "run_name"
+        for way in WAYS:
+            query = f"SELECT id, timestamp, step, metrics FROM metrics {way} WHERE {column} = ? AND id > ? ORDER BY id"
+            try:
+                for number, at, step, text in connection.execute(query, (id, self.state["last"])):
+                    self._row(as_time(at), step, text, number, out)
+                    self.state["last"], self.state["text"] = number, str(text)[:100]
+                return
+            except UNREADABLE as problem:
+                report_damage(problem, self.log.path, self.state, out)
+
+    def _run(self) -> tuple[str, str, dict[str, Any]]:
+        """Return id, name and settings of the run."""
+        runs = runs_of(self.log.path) or {}
+        id = next((id for id, member in runs.items() if member == self.log.member), self.log.member)
+        try:
+            with database(self.log.path) as connection:
+                known = columns(connection, "configs")
+                column = "run_id" if "run_id" in known else "run_name"
+                where = "run_id" if "run_id" in columns(connection, "metrics") else "run_name"
+                name = connection.execute(f"SELECT run_name FROM metrics WHERE {where} = ? LIMIT 1", (id,)).fetchone()
+                text = (
+                    connection.execute(f"SELECT config FROM configs WHERE {column} = ?", (id,)).fetchone()
+                    if known
+                    else None
+                )
+                return id, str(name[0]) if name else self.log.member, _object(text[0]) if text else {}
+        except UNREADABLE:
+            return id, self.log.member, {}
+
+    def _check_same(self, connection: sqlite3.Connection) -> None:
+        if self.state["last"]:
+            found = connection.execute("SELECT metrics FROM metrics WHERE id = ?", (self.state["last"],)).fetchone()
+            if found is None or str(found[0])[:100] != self.state["text"]:
+                raise RewrittenError
+
+    def _step(self, found: Mapping[str, Any], own: Any, out: Recorder) -> int | None:
+        """Return the step of a row: that of a trainer, if it differs from Trackio's own, which then counts calls."""
+        given = as_step(found.get(TRAINER_STEP))
+        if given is not None and (given != own or "trainer_step" in self.state):
+            out.note(f"steps are read from {TRAINER_STEP!r}")
+            self.state["trainer_step"] = given
+        step: int | None = self.state.get("trainer_step", as_step(own))
+        return step
+
+    def _row(self, at: float | None, step: Any, text: Any, number: int, out: Recorder) -> None:
+        found = _object(text)
+        if not found:
+            out.unread(f"row {number}", "not a JSON object")
+            return
+        step = self._step(found, step, out)
+        numbers: dict[str, float | None] = {}
+        for name, value in found.items():
+            name = name.removeprefix(ESCAPE)
+            if value is None or isinstance(value, int | float):
+                numbers[name] = None if value is None else to_float(value)
+            elif isinstance(value, str):
+                if value.lower() in SPECIAL:
+                    numbers[name] = SPECIAL[value.lower()]
+                else:
+                    out.text(name, value, step, at)
+            elif isinstance(value, Mapping):
+                _record_object(name, value, step, at, out)
+        out.row(numbers, step, at)
+
+
+def _record_object(name: str, value: Mapping[str, Any], step: int | None, at: float | None, out: Recorder) -> None:
+    kind, content = value.get("_type"), value.get("_value")
+    if kind == "trackio.markdown":
+        out.text(name, str(content), step, at)
+    elif kind == "trackio.histogram" and (histogram := histogram_of(value)) is not None:
+        out.histogram(name, histogram, step, at)
+    elif kind == "trackio.table" and isinstance(content, list) and step is not None and _are_samples(content):
+        out.samples([_sample(row) for row in content], step, at)
+    else:
+        out.note("tables, pictures and other media are not read")
+
+
+def _are_samples(rows: list[Any]) -> bool:
+    return bool(rows) and all(isinstance(row, Mapping) and {"prompt", "completion"} <= row.keys() for row in rows)
+
+
+def _sample(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a table as a sample; further numbers are components of the reward."""
+    sample = {name: row[name] for name in SAMPLE_FIELDS if row.get(name) is not None}
+    rewards = {
+        name.removeprefix("reward/"): value
+        for name, value in row.items()
+        if name not in (*SAMPLE_FIELDS, "step") and isinstance(value, int | float)
+    }
+    return sample | ({"rewards": rewards} if rewards else {})
+
+
+def _object(text: Any) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

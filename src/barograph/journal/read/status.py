@@ -1,0 +1,235 @@
+"""The status of a writer, from its events, its process and the clock, and the facts about a run in a list, whose
+status is that of its writers at this moment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from barograph.base.model import MAIN_ROLE, RunInfo, Status, Writer
+from barograph.base.process.identity import machine_id, process_start
+
+HEARTBEAT_SECONDS = 10.0
+
+SILENT_SECONDS = 60.0  # without a heartbeat: stalled
+
+LOST_SECONDS = 3600.0  # without a heartbeat from another machine: killed
+
+IDLE_SECONDS = 1800.0  # with heartbeats but without a row: stalled
+
+GROWING_SECONDS = 300.0  # since a log of another program has grown: it counts as running
+
+KILLED = Status("killed", "process exited without finish()")
+
+UNTOLD = "the log does not tell how it ended"
+
+End = Literal["running", "finished", "lost"]
+"""Whether a writer still records, has written its end, or was killed without one."""
+
+
+def process_of(events: Iterable[dict[str, Any]]) -> tuple[Any, ...] | None:
+    """Return the process that writes a segment (machine, pid and start time), from its events; None if unknown."""
+    start = next((event for event in events if event.get("event") == "start"), None)
+    return None if start is None else (start.get("machine"), start.get("pid"), start.get("born"))
+
+
+@dataclass(slots=True)
+class SignsOfLife:
+    """What the events of a writer tell about its process: the start, the end, and the last sign of life."""
+
+    start: dict[str, Any] = field(default_factory=dict)
+    finish: dict[str, Any] | None = None
+    imported: dict[str, Any] | None = None  # the last look at a log of another program
+    span: tuple[float, float] | None = None  # times of the first and of the last event
+
+    @property
+    def heard(self) -> float:
+        """The time of the last event."""
+        return self.span[1] if self.span else 0.0
+
+    def add(self, events: Iterable[dict[str, Any]]) -> None:
+        """Add further events."""
+        for event in events:
+            if "time" in event:
+                time = event["time"]
+                self.span = (min(self.span[0], time), max(self.span[1], time)) if self.span else (time, time)
+            if event.get("event") == "start":
+                self.start = event
+            elif event.get("event") == "finish":
+                self.finish = self.finish or event
+            elif event.get("event") == "imported":
+                self.imported = event
+
+    def united(self, other: SignsOfLife) -> SignsOfLife:
+        """Return these signs and those of a later segment of the same process."""
+        spans = [span for span in (self.span, other.span) if span]
+        span = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
+        return SignsOfLife(
+            self.start or other.start, self.finish or other.finish, other.imported or self.imported, span
+        )
+
+
+def signs_of(events: Iterable[dict[str, Any]]) -> SignsOfLife:
+    """Return what events tell about the process of their writer."""
+    found = SignsOfLife()
+    found.add(events)
+    return found
+
+
+def writer_status(events: Iterable[dict[str, Any]], last_row: float | None, now: float | None = None) -> Status:
+    """Return the status of a writer from its events and the time of its last row."""
+    return status_of(signs_of(events), last_row, now)
+
+
+def status_of(signs: SignsOfLife, last_row: float | None, now: float | None = None) -> Status:
+    """Return the status of a writer from what its events tell and the time of its last row."""
+    now = time.time() if now is None else now
+    if signs.imported is not None:
+        return _imported_status(signs.imported, now)
+    if signs.finish is not None:
+        return Status(signs.finish.get("status", "finished"), signs.finish.get("reason", ""))
+    start, heard = signs.start, max(last_row or 0.0, signs.heard)
+    if not start:
+        return _remote_status(now - heard)
+    if start.get("machine") != machine_id():
+        return _remote_status(now - heard)
+    if process_start(start.get("pid") or -1) != start.get("born"):
+        return KILLED
+    if now - heard > SILENT_SECONDS:
+        return Status("stalled", f"no heartbeat for {now - heard:.0f} s, but the process is alive")
+    idle = now - (last_row or start.get("time", now))
+    if idle > (start.get("idle_seconds") or IDLE_SECONDS):
+        return Status("stalled", f"no row for {idle:.0f} s")
+    return Status("running")
+
+
+def writer_end(events: Iterable[dict[str, Any]], last_row: float | None, now: float | None = None) -> End:
+    """Return whether a writer still records; one that was terminated and has written its end is finished."""
+    return end_of(signs_of(events), last_row, now)
+
+
+def end_of(signs: SignsOfLife, last_row: float | None, now: float | None = None) -> End:
+    """Return whether a writer still records, as ``writer_end`` does."""
+    if signs.finish is not None and signs.finish.get("lost"):
+        return "lost"  # another process has seen its end
+    if signs.finish is not None or signs.imported is not None:
+        return "finished"
+    return "lost" if status_of(signs, last_row, now).ended else "running"
+
+
+def _imported_status(imported: Mapping[str, Any], now: float) -> Status:
+    """Return the status of a run in a log of another program: what the log tells, else whether it grows."""
+    if imported.get("status"):
+        return Status(imported["status"], imported.get("reason", ""))
+    if now - (imported.get("grown") or 0.0) < GROWING_SECONDS:
+        return Status("running")
+    return Status("finished", imported.get("reason") or UNTOLD)
+
+
+def _remote_status(silence: float) -> Status:
+    """Return the status of a writer on another machine, whose process cannot be checked."""
+    if silence <= SILENT_SECONDS:
+        return Status("running")
+    if silence <= LOST_SECONDS:
+        return Status("stalled", f"no event or row for {silence:.0f} s")
+    return Status("killed", "no event or row for more than an hour")
+
+
+def main_first(role: str, rank: int) -> tuple[bool, str, int]:
+    """Return a key that sorts the main writer of a run, the trainer's lowest rank, before the others."""
+    return role != MAIN_ROLE, role, rank
+
+
+def run_status(writers: Mapping[Writer, Status]) -> Status:
+    """Return the status of a run from those of its writers.
+
+    While any writer runs, the run does. Then the main writer decides: if it has finished, others that were ended with
+    it are a part of that end. If it was killed, the error of another writer tells more.
+    """
+    return joint_status([writers[writer] for writer in sorted(writers, key=lambda w: main_first(w.role, w.rank))])
+
+
+def joint_status(statuses: Sequence[Status]) -> Status:
+    """Return the status of a run from those of its writers, the main one first."""
+    if not statuses:
+        return Status("killed", "nothing was ever written")
+    main = statuses[0]
+    order = ("running", main.word) if main.word in ("finished", "stalled") else ("running", "crashed", "killed")
+    return next(status for word in order for status in statuses if status.word == word)
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """The facts about a run in a list."""
+
+    info: RunInfo
+    path: Path
+    status: Status
+    last_step: int | None
+    began: float
+    last_heard: float
+    bytes: int
+    writers: int
+    attempts: int
+    digest: str = ""  # of its files
+
+
+@dataclass(frozen=True, slots=True)
+class WriterEnd:
+    """What the ends of a writer's segments tell. Its status also depends on the process and the clock."""
+
+    events: list[dict[str, Any]]  # as few as give the status of all
+    last_row: float | None
+
+    @property
+    def status(self) -> Status:
+        """The status at this moment."""
+        return writer_status(self.events, self.last_row)
+
+    @property
+    def end(self) -> End:
+        """Whether the writer still records at this moment, has written its end, or was killed."""
+        return writer_end(self.events, self.last_row)
+
+    @property
+    def written(self) -> Status | None:
+        """The status that the writer has written at its end."""
+        finish = next((event for event in self.events if event["event"] == "finish"), None)
+        return None if finish is None else Status(finish.get("status", "finished"), finish.get("reason", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What the files of a run tell, as long as they are the same."""
+
+    info: RunInfo
+    ends: list[WriterEnd]  # of the writers that decide the status, the main one first
+    last_step: int | None
+    last_heard: float
+    writers: int
+    attempts: int
+
+    @property
+    def status(self) -> Status:
+        """The status at this moment."""
+        return joint_status([end.status for end in self.ends])
+
+
+def seen_at(folder: Path, facts: RunFacts, size: int, digest: str = "") -> Glance:
+    """Return the facts about a run at this moment; ``size`` and ``digest`` are those of its files."""
+    return Glance(
+        info=facts.info,
+        path=folder,
+        status=facts.status,
+        last_step=facts.last_step,
+        began=facts.info.created,
+        last_heard=facts.last_heard,
+        bytes=size,
+        writers=facts.writers,
+        attempts=facts.attempts,
+        digest=digest,
+    )

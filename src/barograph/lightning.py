@@ -1,0 +1,5 @@
+"""The logger for a Trainer of Lightning."""
+
+from barograph.integrations.frameworks.lightning import BarographLogger
+
+__all__ = ["BarographLogger"]

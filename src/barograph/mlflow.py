@@ -1,0 +1,3 @@
+"""The interface of MLflow's tracking, recorded by barograph: ``import barograph.mlflow as mlflow``."""
+
+from barograph.integrations.drop_ins.mlflow import *  # noqa: F403 - the names of the package that it replaces

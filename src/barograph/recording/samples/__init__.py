@@ -1,0 +1,1 @@
+"""Submitted samples: parsed, chosen and written. `choice`, `parsing` and `tokens` know nothing of the collector."""

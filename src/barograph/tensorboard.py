@@ -1,0 +1,3 @@
+"""TensorBoard's writer, recorded by barograph: ``from barograph.tensorboard import SummaryWriter``."""
+
+from barograph.integrations.drop_ins.tensorboard import *  # noqa: F403 - the names of the package that it replaces

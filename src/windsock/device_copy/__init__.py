@@ -1,1 +1,0 @@
-"""Copies from an accelerator to the host that nothing waits for, and launches of kernels."""

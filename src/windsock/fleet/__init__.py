@@ -1,1 +1,0 @@
-"""The runs of a directory as a data set of Parquet files, for questions about many runs (``docs/fleet.md``)."""

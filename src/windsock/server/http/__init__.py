@@ -1,1 +1,0 @@
-"""The HTTP side: the application, its endpoints, access rules, parameters and static files."""

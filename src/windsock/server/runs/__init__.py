@@ -1,1 +1,0 @@
-"""The runs of a directory: which exist, which are open, their list, live updates and annotations."""

@@ -1,1 +1,0 @@
-"""One module per view: each turns an open run into the JSON that the page shows."""
