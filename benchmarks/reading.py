@@ -1,7 +1,7 @@
 """Reading at scale: every row of the table in docs/performance.md, measured at several sizes.
 
-A row is made and measured in processes of their own, barograph first, then TensorBoard and trackio where they can do the
-same. A number at the largest size is compared with what it should be, and growth with that of the size.
+A row is made and measured in processes of their own, barograph first, then TensorBoard and trackio where they can do
+the same. A number at the largest size is compared with what it should be, and growth with that of the size.
 """
 
 from __future__ import annotations

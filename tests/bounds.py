@@ -18,7 +18,8 @@ import numpy, sqlite3, barograph
 from pace import slowness
 from pathlib import Path
 from barograph.journal.view import View
-import barograph.journal.merge, barograph.journal.merge.rollouts, barograph.journal.merge.measurements, barograph.journal.samples.index
+import barograph.journal.merge, barograph.journal.merge.rollouts, barograph.journal.merge.measurements
+import barograph.journal.samples.index
 barograph.metrics.rollouts.statistics.spell("rollout/coverage/late", "roll")  # loads the catalogue
 folder = Path(sys.argv[1])
 result = None

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.2.0"
+from barograph.base import __version__
+from barograph.base.displayed import Displayed
 
 if TYPE_CHECKING:
     from barograph.base.errors import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from barograph.diagnosis.diagnose import doctor
     from barograph.importers.opening import open_run as open
     from barograph.integrations.frameworks.trl import watch
-    from barograph.integrations.notebook import display_run, run_html, up
+    from barograph.integrations.notebook import up
     from barograph.journal.read.series import Buckets, Series
     from barograph.journal.view import View
     from barograph.metrics.batch.arrays import Batch
@@ -83,9 +84,6 @@ _HOMES = {
     "translate": "catalogue.translate",
     "up": "integrations.notebook",
     "watch": "integrations.frameworks.trl",
-    # Not public: how a notebook shows a run, for modules on levels below.
-    "display_run": "integrations.notebook",
-    "run_html": "integrations.notebook",
 }
 """Where each public name lives; it is imported when it is first used, so that ``import barograph`` costs nothing."""
 
@@ -138,6 +136,16 @@ def __getattr__(name: str) -> object:
     value = getattr(import_module(f"barograph.{module}"), attribute or name)
     globals()[name] = value
     return value
+
+
+def _draw(function: str, run: Displayed) -> object:
+    """Show a run with a function of the notebook integration, which is loaded then."""
+    from barograph.integrations import notebook
+
+    return getattr(notebook, function)(run)
+
+
+Displayed.draw = staticmethod(_draw)
 
 
 def __dir__() -> list[str]:

@@ -142,6 +142,9 @@ def join(ticket: str, role: str | None = None, rank: int | None = None, **settin
         return run
 
 
+Run.join = staticmethod(join)
+
+
 def current_run() -> Run | None:
     """Return the open run that ``init`` or ``join`` returned last."""
     return _runs[-1] if _runs else None

@@ -1,3 +1,3 @@
-"""W&B's interface, recorded by barograph: ``import barograph.wandb as wandb``. docs/frameworks/wandb.md has what maps."""
+"""W&B's interface, recorded by barograph: ``import barograph.wandb as wandb``. docs/frameworks/wandb.md has the map."""
 
 from barograph.integrations.drop_ins.wandb import *  # noqa: F403 - the names of the package that it replaces

@@ -1,7 +1,7 @@
 """Train tiny models with TRL in one process while barograph records: ``watched_trl.py FOLDER STEPS TRAINING...``.
 
-A training is a trainer with a way to record: ``grpo`` is watched, ``sft:report`` reports to barograph, ``grpo:plain`` is
-not recorded, ``grpo:broken`` is watched by a barograph that fails at every turn, ``sft:unbegun`` by one that cannot
+A training is a trainer with a way to record: ``grpo`` is watched, ``sft:report`` reports to barograph, ``grpo:plain``
+is not recorded, ``grpo:broken`` is watched by a barograph that fails at every turn, ``sft:unbegun`` by one that cannot
 begin a run, ``grpo:crash`` raises in step 5, and ``grpo:resume`` goes on from the last checkpoint of that; in
 ``grpo:tool`` a tool writes a part of each completion, and the policy is not the one that sampled. What each logs is
 written as JSON.

@@ -81,7 +81,9 @@ def test_an_odd_file_in_place_of_a_lock_does_not_block(tmp_path: Path, tracker: 
     path = lock_path(tmp_path, tracker)
     path.parent.mkdir()
     _make(path, kind)
-    ask = f"from barograph.delivery.relay.state import take_lock; from pathlib import Path; take_lock(Path({str(path)!r}))"
+    ask = (
+        f"import pathlib; from barograph.delivery.relay.state import take_lock; take_lock(pathlib.Path({str(path)!r}))"
+    )
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=20)
     assert "OSError" in done.stderr or "IsADirectoryError" in done.stderr
 

@@ -220,6 +220,7 @@ def read_series(opened: OpenRun, wanted: SeriesRequest) -> Series:
 
 
 def series_place(wanted: SeriesRequest) -> tuple[str, str | None, int | None, int | None]:
+    """Return what identifies a series within its run."""
     return wanted.name, wanted.role, wanted.rank, wanted.attempt
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.base.errors import BarographError
 from barograph.base.formatting import duration
 from barograph.base.model import MAIN_ROLE, PhaseSpan, Writer
@@ -33,10 +34,6 @@ def open_phases(view: View) -> list[str]:
         lines.append(f"{span.name} of step {span.step} ({span.writer}, {span.lane}) {state}")
     return lines
 
-
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
 
 Windows = Mapping[Writer, Mapping[int, Interval]]
 """Start and end of each step, by writer."""

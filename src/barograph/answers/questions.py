@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats
 from barograph.base.errors import ExpressionError
 from barograph.base.expressions import Call, ComparisonTerm, Condition, Expression, Word, evaluate, parse
 from barograph.base.formatting import counted, flatten, json_number
@@ -23,8 +23,6 @@ from barograph.diagnosis.diagnose import Visit
 from barograph.importers.summary import run_names
 from barograph.journal.read.series import Series
 from barograph.journal.view import View
-
-Floats = NDArray[np.float64]
 
 CONFIG = "config."
 

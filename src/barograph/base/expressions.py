@@ -16,8 +16,6 @@ from typing import Any
 
 from barograph.base.errors import ExpressionError
 
-ORDERS = ("<", "<=", ">", ">=")
-
 TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 
 JOINERS = {"&&": "and", ",": "and", "||": "or"}

@@ -416,7 +416,7 @@ def _own_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_own(tracker: str) -> bool:
-    """Return whether a tracker is barograph: by its name, or by the path of a class, as Trinity's monitors are given."""
+    """Return whether a tracker is barograph, by its name or by the path of a class, as Trinity gives monitors."""
     return tracker.partition(".")[0] == OWN_SECTION
 
 

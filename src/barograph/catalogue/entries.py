@@ -255,8 +255,6 @@ def _of_statistic(fields: Table, statistic: str, label: dict[str, Text], has_sta
     }
 
 
-Table = dict[str, Any]
-
 _LOG_KEYS = {"by", "from", "version", "family", "names"}
 
 _NAME_KEYS = {"is", "id", "differs", "en", "zh", "unit", "better", "family"}

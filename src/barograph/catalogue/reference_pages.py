@@ -94,8 +94,8 @@ _TOP = Text(
 [中文](metrics.zh.md)
 
 Every metric that barograph knows, by family: its definition and formula, how it looks in a healthy run, where to look
-next, its names in other frameworks and how their numbers differ. `barograph explain NAME` prints the same on a terminal,
-for any name below.
+next, its names in other frameworks and how their numbers differ. `barograph explain NAME` prints the same on a
+terminal, for any name below.
 
 **Names.** barograph writes the vocabularies `roll`, `trl` and `trinity`; a metric that a vocabulary has no name for is
 written under its id. The meaning of a name depends on its writer: `barograph:roll` is barograph writing ROLL's
@@ -126,10 +126,10 @@ barograph 能识别的全部指标，按族排列：定义与公式、正常时�
 `barograph explain 名字 --lang zh` 可在终端查看同样的内容，适用于下面任何一个名字。
 
 **名字。** barograph 可按 `roll`、`trl`、`trinity` 三套命名写出指标；某套命名中没有对应名字时，使用指标的 id。
-同一名字的含义取决于由谁写入：`barograph:roll` 是 barograph 按 ROLL 的命名写出的数，`roll` 则是 ROLL 自己的代码记录的数。
+同一名字的含义取决于由谁写入：`barograph:roll` 是 barograph 按 ROLL 的命名写出的数，`roll` 则是 ROLL 自己的代码记录的。
 同一框架的不同版本或训练器有差异时，在斜杠后注明版本（[见文末](#eras)）。
 
-**`vocabulary` 与 `source`。** `barograph.init` 的 `vocabulary=` 决定 barograph 用哪套名字写出它自己计算的指标；`source=`
+**`vocabulary` 与 `source`。** `barograph.init` 的 `vocabulary=` 决定 barograph 用哪套名字写出它计算的指标；`source=`
 说明你记录的数由谁的代码计算：写框架名，需要时加上训练器与版本（`trl/rloo`、`verl/0.9`）。
 对已记录的实验，可用 `barograph.open(..., source=)` 或 `--source` 指定，也可在页面的“指标名”中选定，页面会记住。
 不指定时，由该实验的其他名字、配置与数值判断；仍无法判断的名字视为有歧义，不据此给出判断。

@@ -103,8 +103,6 @@ def _finite(values: Iterable[float]) -> list[float]:
     return [float(value) for value in values if abs(value) < float("inf")]
 
 
-Series = Callable[[str], Iterable[float]]
-
 _WITHOUT_FRAMEWORK = (COMMON, "wandb")
 
 _OWN_NAMES = "barograph/"  # what barograph says of a run that it records, whoever writes the other names

@@ -34,9 +34,9 @@ A report has the verdict, the findings with the most important one first, what i
 and why (in short; `--all` gives the reason of each rule), and what was looked for and not found. A finding has its
 curve with a bar at the onset, how sure it is, what speaks against it, what it explains, and what to do next.
 
-In Python, `barograph.doctor(barograph.open("@last"))` returns the same as data: `verdict`, `findings` (each with `rule`,
-`severity`, `onset`, `text`, `confidence`, `against`, `advice`, and the findings that it `explains`), `past`, `fine` and
-`unmeasured`.
+In Python, `barograph.doctor(barograph.open("@last"))` returns the same as data: `verdict`, `findings` (each with
+`rule`, `severity`, `onset`, `text`, `confidence`, `against`, `advice`, and the findings that it `explains`), `past`,
+`fine` and `unmeasured`.
 
 | verdict | meaning | exit code |
 |---|---|---|

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from barograph.base.arrays import Floats, Ints
 from barograph.base.formatting import counted
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import Text
@@ -36,7 +37,7 @@ from barograph.diagnosis.signals import collect
 from barograph.importers.summary import run_names
 from barograph.journal.findings import SEVERITIES, Finding
 from barograph.journal.view import View
-from barograph.metrics.tracks import MIN_TREND, Floats, Ints, Track, kendall_chance, rise
+from barograph.metrics.tracks import MIN_TREND, Track, kendall_chance, rise
 
 FACTS = frozenset(("nonfinite", "restart", "crash_loop", "kl_spike", "kl_offset_start", "lr_implausible", "lr_zero"))
 """Rules that say what is in the log: one row is enough."""

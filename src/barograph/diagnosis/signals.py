@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from barograph.base.arrays import Floats, Ints
 from barograph.catalogue.names import Match
 from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import Text
 from barograph.diagnosis.rules.rule import Case
-from barograph.metrics.tracks import Floats, Ints, Track
+from barograph.metrics.tracks import Track
 
 SIGNALS: dict[str, tuple[str, ...]] = {
     "reward": (

@@ -340,8 +340,8 @@ def _curve(series: Series, title: str, diagnosis: Diagnosis) -> str:
     return (
         f'<div style="width:{WIDTH}px"><div style="{SMALL};{ONE_LINE}" title="{name}">{heading}</div>'
         f"<b>{number(series.last)}</b>"
-        f'<svg viewBox="0 0 {WIDTH} {CURVE_HEIGHT}" width="{WIDTH}" height="{CURVE_HEIGHT}" style="display:block" role="img" '
-        f'aria-label="{name}: {low} – {high}">{"".join(_drawing(buckets, findings))}</svg>'
+        f'<svg viewBox="0 0 {WIDTH} {CURVE_HEIGHT}" width="{WIDTH}" height="{CURVE_HEIGHT}" style="display:block" '
+        f'role="img" aria-label="{name}: {low} – {high}">{"".join(_drawing(buckets, findings))}</svg>'
         f'<div style="{SMALL};display:flex;justify-content:space-between"><span>{low} – {high}</span>'
         f"<span>{int(series.steps[-1]):,}</span></div></div>"
     )

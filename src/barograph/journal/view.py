@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from barograph.base.displayed import Displayed
 from barograph.base.errors import MetricNotFoundError
 from barograph.base.formatting import counted, encodable
 from barograph.base.model import (
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class View:
+class View(Displayed):
     """A run, read from its journal. ``refresh`` reads what was appended since.
 
     After a restart, the newer attempt supersedes the older: for each role and rank, the points of an older attempt
@@ -74,18 +75,6 @@ class View:
     def __repr__(self) -> str:
         metrics = counted(len(self.names()), "metric")
         return f"<barograph run {self.info.id} {self.info.name!r}: {self.status.word}, {metrics}>"
-
-    def _repr_html_(self) -> str | None:
-        """Return the verdict and the vital curves, for a notebook."""
-        import barograph
-
-        return barograph.run_html(self)
-
-    def _ipython_display_(self) -> None:
-        """Show the verdict and the vital curves in a notebook, and keep them up to date while the run goes on."""
-        import barograph
-
-        barograph.display_run(self)
 
     def refresh(self) -> bool:
         """Read what is new; return whether there was anything."""

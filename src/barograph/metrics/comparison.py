@@ -13,11 +13,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats
+
 COVERAGE = 0.95
 
 NAN = math.nan
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,6 @@ def _finite(values: Iterable[float]) -> Floats:
     kept: Floats = found[np.isfinite(found)]
     return kept
 
-
-Floats = NDArray[np.float64]
 
 Curve = tuple[Floats, Floats]
 """The steps of a run's series in ascending order, and its values."""

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from barograph.base.arrays import Floats, Ints
+
 Levels = NDArray[np.int8]
 Statistic = Callable[..., Any]
 

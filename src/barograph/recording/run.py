@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from barograph.base.displayed import Displayed
 from barograph.base.formatting import counted, to_plain
 from barograph.base.lazy import StepValues
 from barograph.base.model import RunInfo, Sample, Status, Writer
@@ -80,7 +81,7 @@ def _values_of_others(run: Run, *_: Any, gather: bool = False, group: Any = None
     return StepValues()
 
 
-class Run:
+class Run(Displayed):
     """One training that is being recorded. ``barograph.init`` makes it.
 
     It can be used from several threads and as a context manager. No call raises inside a training loop or waits for a
@@ -91,6 +92,8 @@ class Run:
     _recording: Recording  # these two exist only while something is recorded
     _collectors: Collectors
     _problems: Problems | None = None  # None: the run is disabled, and the guard lets no call through
+
+    join: ClassVar[Callable[[str], Run]]  # how a pickled run joins; the session sets it
 
     def __init__(
         self,
@@ -171,18 +174,6 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<barograph.Run {self.id} {self.name!r} in {self.path}>"
-
-    def _repr_html_(self) -> str | None:
-        """Return the verdict and the vital curves, for a notebook."""
-        import barograph
-
-        return barograph.run_html(self)
-
-    def _ipython_display_(self) -> None:
-        """Show the verdict and the vital curves in a notebook, and keep them up to date while the run goes on."""
-        import barograph
-
-        barograph.display_run(self)
 
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Write values now: under ``step``, or without one for the step that the next ``commit`` names.
@@ -547,9 +538,7 @@ class Run:
         return str(Ticket.issue(self.path, self.writer.role, self._recording.settings, self.info))
 
     def __reduce__(self) -> tuple[Callable[[str], Run], tuple[str]]:
-        import barograph
-
-        return barograph.join, (self.ticket(),)
+        return type(self).join, (self.ticket(),)
 
     def __enter__(self) -> Self:
         return self

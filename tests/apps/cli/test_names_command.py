@@ -1,4 +1,4 @@
-"""``barograph explain --run``, ``barograph names``, ``names.yaml`` and ``source=``: what a run's names mean, and why."""
+"""``barograph explain --run``, ``barograph names``, ``names.yaml`` and ``source=``: what names mean, and why."""
 
 import json
 import math

@@ -309,7 +309,10 @@ def test_threads_that_submit_first_at_once_lose_nothing(tmp_path: Path):
 
 def test_committed_samples_survive_a_kill(tmp_path: Path):
     """Samples are on disk when commit has returned."""
-    code = "import os, barograph; run = barograph.init(id='k'); run.sample('p', 'c'); run.commit(0); os.kill(os.getpid(), 9)"
+    code = (
+        "import os, barograph; run = barograph.init(id='k'); run.sample('p', 'c'); run.commit(0)"
+        "; os.kill(os.getpid(), 9)"
+    )
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "BAROGRAPH_DIR": str(tmp_path)}, check=False)
     assert [sample.completion for sample in barograph.open("k", dir=tmp_path).samples()] == ["c"]
 

@@ -488,7 +488,8 @@ def test_numpy_holds_no_second_copy_of_the_logits():
 def test_the_module_loads_neither_torch_nor_triton():
     """Importing the functions, and using them on arrays, needs NumPy alone."""
     code = (
-        "import sys, numpy as np; from barograph.metrics.formulas.logits import kl_exact; kl_exact(np.eye(2), np.eye(2));"
+        "import sys, numpy as np; from barograph.metrics.formulas.logits import kl_exact;"
+        "kl_exact(np.eye(2), np.eye(2));"
         "print(sorted({'torch', 'triton'} & set(sys.modules)))"
     )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

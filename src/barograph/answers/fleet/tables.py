@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barograph.answers.fleet.schema import TABLES, arrow_schema, pyarrow
+from barograph.base.arrays import Ints
 from barograph.base.formatting import encodable, flatten
 from barograph.base.model import RunInfo
 from barograph.catalogue.resolution import RunNames
@@ -21,8 +22,6 @@ from barograph.journal.format.frames import FAILED, TIMER
 from barograph.journal.read.spans import SpanTable
 from barograph.journal.view import View
 from barograph.metrics.seeds import seed_of, setting_digest
-
-Ints = NDArray[np.int64]
 
 Record = dict[str, Any]
 

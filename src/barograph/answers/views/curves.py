@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from barograph.answers.open_run import OpenRun, SeriesRequest, Window, read_series, series_place
 from barograph.answers.responses import BinaryBody, encode
 from barograph.answers.views.following import MAX_FOLLOWED, Followed, Increment, SentBuckets, group_increments
+from barograph.base.arrays import Array
 from barograph.base.errors import MetricNotFoundError, RequestError
 from barograph.catalogue.names import recognise
 from barograph.journal.read.attempt import TableColumn
@@ -55,8 +55,6 @@ def sent_buckets(opened: OpenRun, place: tuple[object, ...], series: Series) -> 
     found.update(series, opened.version)
     return found
 
-
-Array = NDArray[Any]
 
 AXES = ("step", "time", "relative", "tokens", "samples")
 

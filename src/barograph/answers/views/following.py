@@ -9,12 +9,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
+from barograph.base.arrays import Array
 from barograph.journal.read.attempt import TableColumn
 from barograph.journal.read.resolved_rows import ResolvedRows
 from barograph.journal.read.series import Buckets, Series, bucket_edges
@@ -71,8 +70,6 @@ def _begin_alike(one: Series, other: Series, count: int) -> bool:
 
 
 MAX_FOLLOWED = 5000  # series of a run
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from barograph.answers.open_run import OpenRun, names_of
+from barograph.answers.records import writer_triples
 from barograph.answers.responses import bilingual
 from barograph.answers.views.charts import family_records, group_into_charts, guess_record, metric_records
 from barograph.answers.views.curves import available_axes

@@ -24,7 +24,7 @@ from barograph.catalogue.names import Match
 from barograph.catalogue.registry import REGISTRY, vocabulary_name
 from barograph.catalogue.resolution import Resolution, RunNames
 from barograph.catalogue.spec import CatalogueError, Headline, Text
-from barograph.diagnosis.crucial import WORDS
+from barograph.diagnosis import crucial
 from barograph.diagnosis.diagnose import VERDICTS, Diagnosis, Note, short_reasons
 from barograph.diagnosis.health import WORDS
 from barograph.importers.summary import missing, run_warnings
@@ -216,7 +216,7 @@ def _tell_apart(values: list[dict[str, Any]]) -> None:
 
 def health(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the doctor's verdict with its reasons, and the number of crucial values with each word."""
-    counts = {word: sum(sign.word == word for sign in diagnosis.signs) for word in WORDS}
+    counts = {word: sum(sign.word == word for sign in diagnosis.signs) for word in crucial.WORDS}
     return {**verdict_of(diagnosis), "counts": counts}
 
 

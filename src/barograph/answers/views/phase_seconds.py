@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barograph.answers.open_run import OpenRun, SeriesRequest, Window, names_of, read_series
+from barograph.base.arrays import Floats
 from barograph.base.model import Writer
 from barograph.journal.read.spans import SpanTable
-
-Floats = NDArray[np.float64]
 
 SPANS_SECONDS = 2.0  # spans of a running run are read again after this
 
@@ -116,6 +115,7 @@ def _share(values: Floats, step_seconds: Floats) -> float | None:
 
 
 def inside(steps: NDArray[np.int64], window: Window) -> NDArray[np.bool_]:
+    """Return which steps lie in a window."""
     inside = np.ones(len(steps), bool)
     if window.lo is not None:
         inside &= steps >= window.lo
@@ -125,10 +125,12 @@ def inside(steps: NDArray[np.int64], window: Window) -> NDArray[np.bool_]:
 
 
 def span_table(opened: OpenRun) -> SpanTable:
+    """Return the spans of a run; they are kept for some seconds."""
     return opened.cached("spans", lambda: opened.view.span_table(), SPANS_SECONDS)
 
 
 def step_windows(opened: OpenRun) -> dict[Writer, dict[int, tuple[float, float]]]:
+    """Return when each writer began and ended its steps; they are kept for some seconds."""
     return opened.cached("windows", lambda: opened.view.step_windows(), SPANS_SECONDS)
 
 

@@ -214,7 +214,8 @@ def _details(rule: Rule, lang: str) -> Iterator[str]:
 
 DOCTOR = Command(
     "say what is wrong with a run",
-    "barograph doctor @last\n  barograph doctor runs/ --fail-on critical\n  barograph doctor runs/ --fleet --by actor.lr\n"
+    "barograph doctor @last\n  barograph doctor runs/ --fail-on critical\n"
+    "  barograph doctor runs/ --fleet --by actor.lr\n"
     "  barograph doctor --explain no_signal",
     add_doctor_arguments,
     run_doctor,

@@ -198,7 +198,7 @@ def add_du_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_du(options: argparse.Namespace) -> int:
-    """Show the disk usage of the runs in a directory, largest first, and of the cache of logs that were read in place."""
+    """Show the disk usage of the runs in a directory, largest first, and of the cache of logs read in place."""
     dir = directory(options)
     found = [_usage(folder) for folder in run_folders(dir)]
     found += [

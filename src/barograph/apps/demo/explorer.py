@@ -8,19 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from barograph.apps.demo.frozen_lake import (
-    CHOICE,
-    END,
-    GOAL,
-    PROMPT_LENGTH,
-    SIZE,
-    TOKEN_TEXTS,
-    Bools,
-    Floats,
-    Ints,
-    Lakes,
-)
+from barograph.apps.demo.frozen_lake import CHOICE, END, GOAL, PROMPT_LENGTH, SIZE, TOKEN_TEXTS, Lakes
 from barograph.apps.demo.network import Network, log_softmax
+from barograph.base.arrays import Bools, FloatsOfAnySize, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +23,7 @@ class Episodes:
     positions: Ints  # (episodes, turns): at the start of the turn
     choices: Ints
     mask: Bools
-    log_probs: Floats  # of the choices, when they were sampled
+    log_probs: FloatsOfAnySize  # of the choices, when they were sampled
     ends: Ints  # final position of each episode
     version: int  # weight version
 
@@ -66,7 +56,7 @@ class Episodes:
             return np.asarray(self.lakes.observations[self.maps[:, None], self.positions][self.mask])
         return np.asarray(self.lakes.observations[self.maps[rows, None], self.positions[rows]][self.mask[rows]])
 
-    def to_grid(self, token_values: NDArray[Any], rows: Ints | None = None) -> Floats:
+    def to_grid(self, token_values: NDArray[Any], rows: Ints | None = None) -> FloatsOfAnySize:
         """Return values of valid tokens as an array of episodes and turns, 0 elsewhere."""
         mask = self.mask if rows is None else self.mask[rows]
         grid = np.zeros((*mask.shape, *token_values.shape[1:]))

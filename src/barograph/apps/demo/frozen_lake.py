@@ -11,15 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from barograph.base.arrays import FloatsOfAnySize, Ints
 from barograph.base.errors import BarographError
-
-Floats = NDArray[np.floating[Any]]
-
-Ints = NDArray[np.int64]
-
-Bools = NDArray[np.bool_]
 
 SIZE = 4
 
@@ -59,7 +53,7 @@ class Lakes:
     tiles: Ints  # (maps, cells)
     after: Ints  # (maps, cells, moves)
     distance: Ints  # (maps, cells): fewest moves to the goal, -1: unreachable
-    observations: Floats  # (maps, cells, features)
+    observations: FloatsOfAnySize  # (maps, cells, features)
 
     def __len__(self) -> int:
         return len(self.tiles)
@@ -68,7 +62,7 @@ class Lakes:
         """Return the prompts of episodes: the tiles of the map and the start position."""
         return np.concatenate([self.tiles[maps], POSITION + starts[:, None]], axis=1)
 
-    def best_scores(self, maps: Ints, starts: Ints, turns: int) -> Floats:
+    def best_scores(self, maps: Ints, starts: Ints, turns: int) -> FloatsOfAnySize:
         """Return the scores of an optimal player: 1 where the goal can be reached within ``turns``."""
         distance = self.distance[maps, starts]
         return ((distance >= 0) & (distance <= turns)).astype(np.float32)
@@ -144,7 +138,7 @@ def _distances(tiles: Ints, after: Ints) -> Ints:
     return np.where(distance < far, distance, -1)
 
 
-def _observations(tiles: Ints) -> Floats:
+def _observations(tiles: Ints) -> FloatsOfAnySize:
     """Return the observation of each cell: holes, goal and the map's border, centred on the cell."""
     board = np.pad(tiles.reshape(-1, SIZE, SIZE), ((0, 0), (REACH, REACH), (REACH, REACH)), constant_values=PAD)
     windows = np.lib.stride_tricks.sliding_window_view(board, (WINDOW, WINDOW), axis=(1, 2))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.floating[Any]]
+from barograph.base.arrays import FloatsOfAnySize
 
 
 class Network:
@@ -19,7 +17,7 @@ class Network:
         self.shapes = list(pairwise(sizes))
         self.size = sum((inputs + 1) * outputs for inputs, outputs in self.shapes)
 
-    def initial(self, rng: np.random.Generator, last: float = 0.01) -> Floats:
+    def initial(self, rng: np.random.Generator, last: float = 0.01) -> FloatsOfAnySize:
         """Sample initial weights; the last layer's are small, so that the first policy is nearly uniform."""
         layers = []
         for number, (inputs, outputs) in enumerate(self.shapes, 1):
@@ -27,7 +25,7 @@ class Network:
             layers += [rng.normal(0, scale / np.sqrt(inputs), inputs * outputs), np.zeros(outputs)]
         return np.concatenate(layers).astype(np.float32)
 
-    def layers(self, weights: Floats) -> list[tuple[Floats, Floats]]:
+    def layers(self, weights: FloatsOfAnySize) -> list[tuple[FloatsOfAnySize, FloatsOfAnySize]]:
         """Return the matrix and bias of each layer, as views of the vector."""
         found, start = [], 0
         for inputs, outputs in self.shapes:
@@ -36,7 +34,7 @@ class Network:
             start = end
         return found
 
-    def forward(self, weights: Floats, inputs: Floats) -> list[Floats]:
+    def forward(self, weights: FloatsOfAnySize, inputs: FloatsOfAnySize) -> list[FloatsOfAnySize]:
         """Return the inputs of all layers, followed by the output."""
         activations = [inputs]
         for matrix, bias in self.layers(weights):
@@ -45,7 +43,9 @@ class Network:
                 np.tanh(activations[-1], out=activations[-1])
         return activations
 
-    def gradient(self, weights: Floats, activations: Sequence[Floats], error: Floats) -> Floats:
+    def gradient(
+        self, weights: FloatsOfAnySize, activations: Sequence[FloatsOfAnySize], error: FloatsOfAnySize
+    ) -> FloatsOfAnySize:
         """Return the gradient of a loss by the weights; ``error`` is its derivative by the output."""
         gradient = np.empty_like(weights)
         layer_gradients = self.layers(gradient)
@@ -58,13 +58,13 @@ class Network:
         return gradient
 
 
-def log_softmax(logits: Floats) -> Floats:
+def log_softmax(logits: FloatsOfAnySize) -> FloatsOfAnySize:
     """Return log-probabilities over the last axis."""
     shifted = logits - logits.max(axis=-1, keepdims=True)  # so that exp does not overflow
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)), np.float64)
 
 
-def adam(weights: Floats, moments: Floats, gradient: Floats, lr: float, step: int) -> None:
+def adam(weights: FloatsOfAnySize, moments: FloatsOfAnySize, gradient: FloatsOfAnySize, lr: float, step: int) -> None:
     """Update the weights and both moments in place; ``step`` counts updates from 1."""
     # beta1 is 0.9 and beta2 0.999. The divisions correct for moments that begin at 0.
     mean, square = moments
@@ -73,7 +73,7 @@ def adam(weights: Floats, moments: Floats, gradient: Floats, lr: float, step: in
     weights -= lr * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
 
 
-def clip_by_norm(gradient: Floats, max_norm: float) -> tuple[Floats, float]:
+def clip_by_norm(gradient: FloatsOfAnySize, max_norm: float) -> tuple[FloatsOfAnySize, float]:
     """Return the gradient scaled to at most ``max_norm``, and its original norm."""
     norm = float(np.sqrt(gradient @ gradient))
     return (gradient * (max_norm / norm) if norm > max_norm else gradient), norm

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from barograph.apps.demo.network import log_softmax
-
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from barograph.base.arrays import Bools, FloatsOfAnySize, Ints
 
 
-def gae(rewards: Floats, values: Floats, mask: Bools, discount: float, trace: float) -> tuple[Floats, Floats]:
+def gae(
+    rewards: FloatsOfAnySize, values: FloatsOfAnySize, mask: Bools, discount: float, trace: float
+) -> tuple[FloatsOfAnySize, FloatsOfAnySize]:
     """Return advantages (generalised advantage estimation) and returns; 0 after the last valid token."""
     advantages = np.zeros_like(rewards)
     later = np.zeros(len(rewards))
@@ -28,22 +24,22 @@ def gae(rewards: Floats, values: Floats, mask: Bools, discount: float, trace: fl
     return advantages, advantages + np.where(mask, values, 0.0)
 
 
-def whitened(advantages: Floats, mask: Bools) -> Floats:
+def whitened(advantages: FloatsOfAnySize, mask: Bools) -> FloatsOfAnySize:
     """Return advantages with mean 0 and standard deviation 1 over valid tokens."""
     valid = advantages[mask]
     return np.where(mask, (advantages - valid.mean()) / (valid.std() + 1e-8), 0.0)
 
 
 def policy_gradient(
-    logits: Floats,
+    logits: FloatsOfAnySize,
     choices: Ints,
-    old: Floats,
-    advantages: Floats,
-    weights: Floats,
+    old: FloatsOfAnySize,
+    advantages: FloatsOfAnySize,
+    weights: FloatsOfAnySize,
     clip: float,
     entropy_coef: float,
     lengths: Ints | None = None,
-) -> tuple[Floats, Floats]:
+) -> tuple[FloatsOfAnySize, FloatsOfAnySize]:
     """Return the derivative of the policy loss by the logits, and the current log-probs of all choices.
 
     The loss is the token mean of ``-weight · min(r·A, clip(r)·A)`` minus ``entropy_coef`` times the entropy. With the
@@ -67,23 +63,25 @@ def policy_gradient(
     return error / len(choices), all_log_probs
 
 
-def episode_means(values: Floats, lengths: Ints) -> Floats:
+def episode_means(values: FloatsOfAnySize, lengths: Ints) -> FloatsOfAnySize:
     """Return the mean of an episode's tokens at each of them, for episodes of at least one token."""
     episode = np.repeat(np.arange(len(lengths)), lengths)
     return np.asarray((np.bincount(episode, values) / lengths)[episode])
 
 
-def entropy_of(log_probs: Floats) -> Floats:
+def entropy_of(log_probs: FloatsOfAnySize) -> FloatsOfAnySize:
     """Return the entropy of each distribution."""
     return np.asarray(-(np.exp(log_probs) * log_probs).sum(axis=-1))
 
 
-def exact_kl(p: Floats, q: Floats) -> Floats:
+def exact_kl(p: FloatsOfAnySize, q: FloatsOfAnySize) -> FloatsOfAnySize:
     """Return KL(p‖q) of each pair of distributions, given as log-probs."""
     return np.asarray((np.exp(p) * (p - q)).sum(axis=-1))
 
 
-def value_gradient(values: Floats, old: Floats, returns: Floats, clip: float | None) -> Floats:
+def value_gradient(
+    values: FloatsOfAnySize, old: FloatsOfAnySize, returns: FloatsOfAnySize, clip: float | None
+) -> FloatsOfAnySize:
     """Return the derivative of ``½ · mean(max((V-R)², (clip(V, V0±c)-R)²))`` by the values."""
     error = values - returns
     if clip is not None:

@@ -10,8 +10,9 @@ import numpy as np
 
 from barograph.apps.demo.config import DemoConfig
 from barograph.apps.demo.explorer import Episodes
-from barograph.apps.demo.frozen_lake import CHOICE, END, PROMPT_LENGTH, TOKEN_TEXTS, Bools, Floats, Ints
+from barograph.apps.demo.frozen_lake import CHOICE, END, PROMPT_LENGTH, TOKEN_TEXTS
 from barograph.apps.demo.ppo import entropy_of, exact_kl
+from barograph.base.arrays import Bools, FloatsOfAnySize, Ints
 from barograph.metrics.rollouts.statistics import spell
 from barograph.recording.run import Run
 
@@ -34,7 +35,7 @@ def record_rollouts(run: Run, step: int, episodes: Episodes, tasks: Ints, config
     run.log({"weight_version": episodes.version})
 
 
-def record_pipeline(run: Run, scores: Floats, tasks: Ints, keep: Bools, seconds: float) -> None:
+def record_pipeline(run: Run, scores: FloatsOfAnySize, tasks: Ints, keep: Bools, seconds: float) -> None:
     """Record the effect of the filter."""
     run.pipeline(
         count=int(keep.sum()),
@@ -119,7 +120,9 @@ def _shards(tokens: Ints, shards: int) -> tuple[list[float], list[float]]:
     return before, np.bincount(shard_of, descending, shards).tolist()
 
 
-def record_policy(run: Run, e: Experience, rows: Ints, logits: Floats, log_probs: Floats, config: DemoConfig) -> None:
+def record_policy(
+    run: Run, e: Experience, rows: Ints, logits: FloatsOfAnySize, log_probs: FloatsOfAnySize, config: DemoConfig
+) -> None:
     """Measure the policy part of a mini-batch; ``logits`` and ``log_probs`` have all choices of its valid tokens."""
     mask = e.episodes.mask[rows]
     chosen = log_probs[np.arange(len(log_probs)), e.episodes.choices[rows][mask]]
@@ -147,7 +150,7 @@ def record_policy(run: Run, e: Experience, rows: Ints, logits: Floats, log_probs
     )
 
 
-def record_value(run: Run, e: Experience, rows: Ints, values: Floats, config: DemoConfig) -> None:
+def record_value(run: Run, e: Experience, rows: Ints, values: FloatsOfAnySize, config: DemoConfig) -> None:
     """Measure the value part of a mini-batch."""
     run.measure(
         {

@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 
 from barograph.apps.demo.config import DemoConfig
 from barograph.apps.demo.explorer import Episodes
-from barograph.apps.demo.frozen_lake import END, Bools, Floats, Ints, gymnasium_module
+from barograph.apps.demo.frozen_lake import END, gymnasium_module
+from barograph.base.arrays import Bools, FloatsOfAnySize, Ints
 
 APPROACH_BONUS = 0.02  # of the faulty reward, for the first move towards the goal; it doubles with each further one
 
 
-def episode_scores(episodes: Episodes, distance: NDArray[Any], fault: str = "") -> Floats:
+def episode_scores(episodes: Episodes, distance: NDArray[Any], fault: str = "") -> FloatsOfAnySize:
     """Return the score of each episode: 1 where it ended on the goal, else 0; ``fault`` as in ``sick_runs``."""
-    scores: Floats = episodes.solved.astype(np.float64)
+    scores: FloatsOfAnySize = episodes.solved.astype(np.float64)
     if fault == "pay-approach":
         # Small beside the goal's 1 on a straight path, and several times as much for one that goes back and forth.
         scores += APPROACH_BONUS * (2.0 ** _approaches(episodes, distance) - 1)
@@ -46,14 +47,16 @@ def _replay(episodes: Episodes, row: int) -> float:
     return reached
 
 
-def group_normalised(scores: Floats, runs: int) -> Floats:
+def group_normalised(scores: FloatsOfAnySize, runs: int) -> FloatsOfAnySize:
     """Return scores minus their group's mean, over its standard deviation; NaN for a group of equal scores."""
     by_group = scores.reshape(-1, runs)
     with np.errstate(invalid="ignore"):
         return np.asarray((by_group - by_group.mean(1, keepdims=True)) / by_group.std(1, keepdims=True)).ravel()
 
 
-def token_rewards(episodes: Episodes, rewards: Floats, log_ratio: Floats, config: DemoConfig) -> Floats:
+def token_rewards(
+    episodes: Episodes, rewards: FloatsOfAnySize, log_ratio: FloatsOfAnySize, config: DemoConfig
+) -> FloatsOfAnySize:
     """Return the reward of each token: move reward, KL penalty, and the outcome at the last token."""
     tokens = np.where(episodes.mask, config.move_reward - config.kl_coef * log_ratio, 0.0)
     # The outcome is known only at the end, so the last token gets it.
@@ -61,7 +64,7 @@ def token_rewards(episodes: Episodes, rewards: Floats, log_ratio: Floats, config
     return tokens
 
 
-def kept_episodes(scores: Floats, config: DemoConfig) -> Bools:
+def kept_episodes(scores: FloatsOfAnySize, config: DemoConfig) -> Bools:
     """Return which episodes to train on: groups of equal scores are dropped, as they have no advantage.
 
     At most the share ``drop_at_most`` of the groups is dropped, and never all.

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from barograph.apps.demo import ppo, recording, reward
 from barograph.apps.demo.config import DemoConfig
 from barograph.apps.demo.explorer import Episodes, play
-from barograph.apps.demo.frozen_lake import CHOICES, FEATURES, Bools, Floats, Ints, sample_lakes, tasksets
+from barograph.apps.demo.frozen_lake import CHOICES, FEATURES, sample_lakes, tasksets
 from barograph.apps.demo.network import Network, adam, clip_by_norm, log_softmax
 from barograph.apps.demo.worker_state import WorkerState, load_checkpoint, save_checkpoint
+from barograph.base.arrays import Bools, FloatsOfAnySize, Ints
 from barograph.recording.run import Run
 from barograph.session import init
 
@@ -40,20 +41,20 @@ class Experience:
 
     episodes: Episodes
     tasks: Ints  # group of each episode
-    scores: Floats
+    scores: FloatsOfAnySize
     keep: Bools
-    old: Floats  # log-probs of the choices by the policy before the update
-    old_all: Floats  # log-probs of all choices: (episodes, turns, choices)
-    ref: Floats
-    ref_all: Floats
-    values: Floats
-    weights: Floats
+    old: FloatsOfAnySize  # log-probs of the choices by the policy before the update
+    old_all: FloatsOfAnySize  # log-probs of all choices: (episodes, turns, choices)
+    ref: FloatsOfAnySize
+    ref_all: FloatsOfAnySize
+    values: FloatsOfAnySize
+    weights: FloatsOfAnySize
     rejected: Bools  # for a small importance weight; not trained on
-    outcomes: Floats = field(default_factory=lambda: np.zeros(0))  # score that enters the reward of each episode
-    rewards: Floats = field(default_factory=lambda: np.zeros(0))
-    raw_advantages: Floats = field(default_factory=lambda: np.zeros(0))
-    advantages: Floats = field(default_factory=lambda: np.zeros(0))
-    returns: Floats = field(default_factory=lambda: np.zeros(0))
+    outcomes: FloatsOfAnySize = field(default_factory=lambda: np.zeros(0))  # score in the reward of each episode
+    rewards: FloatsOfAnySize = field(default_factory=lambda: np.zeros(0))
+    raw_advantages: FloatsOfAnySize = field(default_factory=lambda: np.zeros(0))
+    advantages: FloatsOfAnySize = field(default_factory=lambda: np.zeros(0))
+    returns: FloatsOfAnySize = field(default_factory=lambda: np.zeros(0))
 
     @property
     def trained(self) -> Bools:
@@ -164,7 +165,7 @@ class Trainer:
         weights, rejected = np.minimum(ratios, config.largest_weight), ratios < config.smallest_weight
         return Experience(episodes, tasks, scores, keep, old, old_all, ref, ref_all, values, weights, rejected)
 
-    def _log_probs(self, worker: str, observations: NDArray[Any]) -> Floats:
+    def _log_probs(self, worker: str, observations: NDArray[Any]) -> FloatsOfAnySize:
         """Return the log-probs of all choices at each token."""
         return log_softmax(self.actor.forward(self.states[worker]["weights"], observations)[-1])
 

@@ -118,9 +118,7 @@ def _offered(offered: Mapping[str, Tool], name: str) -> Tool:
     if name in offered:
         return offered[name]
     if name in tools(writes=True):
-        raise ToolError(
-            f"{name} writes, and this server only reads: start it with 'barograph mcp --write', and use a token that may"
-        )
+        raise ToolError(f"{name} writes, and this server only reads: start it with --write, and use a token that may")
     near = difflib.get_close_matches(name, offered, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(offered)}"
     raise ToolError(f"no tool {name[:80]!r}; {hint}")

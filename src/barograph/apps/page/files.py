@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-WEB = Path(__file__).parents[1] / "web"
+WEB = Path(__file__).parent / "web"
 
 TYPES = {
     ".js": "text/javascript",

@@ -1,7 +1,7 @@
 """Entry point of the relay's processes, which read their options from standard input.
 
-``python -m barograph.delivery.relay FOLDER [TRACKER RESTARTS]``, or ``--copy SPOOL FOLDER`` or ``--send FOLDER``. Each imports
-only what it needs.
+``python -m barograph.delivery.relay FOLDER [TRACKER RESTARTS]``, or ``--copy SPOOL FOLDER`` or ``--send FOLDER``. Each
+imports only what it needs.
 """
 
 import sys

@@ -1,7 +1,8 @@
 """The relay's process: one for each run. It starts a delivery process for each tracker and restarts those that die.
 
-It is started as ``python -m barograph.delivery.relay FOLDER`` with its options on standard input, so that no secret is ever a
-command-line argument. It starts delivery processes in the same way, each with the arguments of its own tracker alone.
+It is started as ``python -m barograph.delivery.relay FOLDER`` with its options on standard input, so that no secret is
+ever a command-line argument. It starts delivery processes in the same way, each with the arguments of its own tracker
+alone.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from barograph.base.arrays import Floats
 from barograph.catalogue.spec import Text
 from barograph.diagnosis.rules.rule import (
     ALMOST_ALL,
@@ -30,7 +31,7 @@ from barograph.diagnosis.rules.rule import (
     unmeasured,
     values_at,
 )
-from barograph.metrics.tracks import Floats, Levels, Track
+from barograph.metrics.tracks import Levels, Track
 
 GROUPS = ("dead_groups", "solved_none")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from barograph.base.arrays import Floats
 from barograph.catalogue.spec import Text
 from barograph.diagnosis.rules.rule import (
     ALMOST_ALL,
@@ -30,7 +31,7 @@ from barograph.diagnosis.rules.rule import (
     unmoved,
     values_at,
 )
-from barograph.metrics.tracks import MAX_WINDOW, MIN_TREND, Floats, Track
+from barograph.metrics.tracks import MAX_WINDOW, MIN_TREND, Track
 
 CORE = ("loss", "gradient", "kl", "kl_sum", "entropy", "reward", "trained_reward", "ratio", "value_loss", "step_kl")
 SMALL_ENTROPY = 0.02  # nats: the policy is deterministic

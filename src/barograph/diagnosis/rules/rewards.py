@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from barograph.base.arrays import Floats, Ints
 from barograph.diagnosis.rules.rule import (
     STUCK_STEPS,
     Case,
@@ -20,7 +21,7 @@ from barograph.diagnosis.rules.rule import (
     unmeasured,
     values_at,
 )
-from barograph.metrics.tracks import MIN_TREND, Floats, Ints, Track, kendall_chance, rise
+from barograph.metrics.tracks import MIN_TREND, Track, kendall_chance, rise
 
 MIN_FLAT_ROWS, MIN_FLAT_STEPS = 40, 60
 MIN_EVALUATIONS = 6

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.catalogue.evidence import ConfigFacts
 from barograph.catalogue.spec import Text
 from barograph.journal.findings import SEVERITIES
-from barograph.metrics.tracks import Floats, Ints, Levels, Track
+from barograph.metrics.tracks import Levels, Track
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from barograph.base.arrays import Floats
 from barograph.catalogue.spec import Text
 from barograph.diagnosis.rules.rule import (
     NOTHING,
@@ -23,7 +24,7 @@ from barograph.diagnosis.rules.rule import (
     unmeasured,
     values_at,
 )
-from barograph.metrics.tracks import MAX_WINDOW, Floats, Track
+from barograph.metrics.tracks import MAX_WINDOW, Track
 
 FIRST_STEPS = 3  # that compile and load
 SHORT_ATTEMPT = 5  # steps

@@ -10,44 +10,40 @@ from __future__ import annotations
 import importlib
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from barograph.base.formatting import describe_error
-from barograph.importers.reading.log import FoundLogs, Reader, Seen
+from barograph.importers.reading.log import FoundLogs, Seen
 
-if TYPE_CHECKING:
-    from barograph.importers.recorder import Recorder
-
-FORMATS: tuple[str, ...] = (
+FORMATS: dict[str, str] = {
     # Directories whose files belong together come first, then files that have a signature, then texts.
-    "event_files",
-    "wandb_offline",
-    "swanlab_store",
-    "trackio_store",
-    "mlflow_store",
-    "trainer_state",
-    "rollout_dumps",
-    "notebooks",
-    "areal",
-    "verl_console",
-    "verl_file",
-    "roll_console",
-    "deepspeed_chat",
-    "slime",
-    "prime_rl",
-    "skyrl",
-    "openrlhf",
-    "nemo_rl",
-    "metric_tables",
-    "dict_lines",
-    "json_lines",
-    "json_documents",
-    "tables",
-)
-"""Modules of this package, in the order in which they are asked: the first that recognises a log has it."""
+    "event_files": "event_files",
+    "wandb_offline": "wandb",
+    "swanlab_store": "swanlab",
+    "trackio_store": "trackio",
+    "mlflow_store": "mlflow",
+    "trainer_state": "trainer_state",
+    "rollout_dumps": "rollout_dumps",
+    "notebooks": "notebooks",
+    "areal": "consoles.areal",
+    "verl_console": "consoles.verl",
+    "verl_file": "verl_file",
+    "roll_console": "consoles.roll",
+    "deepspeed_chat": "consoles.deepspeed_chat",
+    "slime": "consoles.slime",
+    "prime_rl": "consoles.prime_rl",
+    "skyrl": "consoles.skyrl",
+    "openrlhf": "consoles.openrlhf",
+    "nemo_rl": "consoles.nemo_rl",
+    "metric_tables": "consoles.metric_tables",
+    "dict_lines": "consoles.dict_lines",
+    "json_lines": "json_lines",
+    "json_documents": "json_documents",
+    "tables": "tables",
+}
+"""Module of each format, in the order in which they are asked: the first that recognises a log has it."""
 
 FAILURES: deque[str] = deque(maxlen=20)
 """The last failures of formats that were asked about a log; none is expected."""
@@ -74,7 +70,7 @@ class Format(Protocol):
 @cache
 def format_of(name: str) -> Any:
     """Return the module of a format."""
-    return importlib.import_module(f"barograph.importers.{name}")
+    return importlib.import_module(f"{__name__}.{FORMATS[name]}")
 
 
 def recognise(seen: Seen) -> str | None:

@@ -1,6 +1,7 @@
 """The Trainer of transformers and everything built on it: what it logs, its config and its end become a run.
 
-A callback sees values and events, not the trainer. ``barograph.integrations.frameworks.trl`` adds what only the trainer has.
+A callback sees values and events, not the trainer. What only the trainer has is added by
+``barograph.integrations.frameworks.trl``.
 """
 
 from __future__ import annotations

@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from barograph.journal.format import decoding, frames
+from barograph.journal.format import frames
 from barograph.journal.format.fields import (
     MAX_NUMBER,
     MAX_SECONDS,
     MAX_TIME,
+    OPEN_STEP,
     STATUS_WORDS,
     DecodingError,
     Read,
@@ -249,5 +250,5 @@ def waiting_frames(payload: bytes) -> int | None:
     usual = USUAL_HEARTBEAT.fullmatch(payload)
     if usual is not None:
         return int(usual[1])
-    event = decoding.decode(Kind.EVENT, payload)
+    event = decode(Kind.EVENT, payload)
     return event.get("waiting", 0) if event["event"] == "heartbeat" else None  # a key may occur twice

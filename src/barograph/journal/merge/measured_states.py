@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.base.model import Writer
 from barograph.journal.format.fields import MAX_STEP
 from barograph.journal.format.frames import ROW_HEAD
@@ -26,8 +26,6 @@ from barograph.metrics.states.layout import Layout
 if TYPE_CHECKING:
     from barograph.journal.merge.measurements import DescribedLayout, RankState
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Place = tuple[int, int]
 """The number of a source, and a row of it."""
 

@@ -6,17 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from barograph.base.arrays import Floats
 from barograph.journal.format.fields import nullable, read_number
 from barograph.metrics.batch.inputs import Options
 from barograph.metrics.batch.quantities import BY_STATE, COEFFICIENTS
 from barograph.metrics.batch.step import Measurement, coefficient_states
 from barograph.metrics.batch.values import Measured
 from barograph.metrics.states.layout import Layout
-
-Floats = NDArray[np.float64]
 
 MAX_STATES = 10_000  # of a layout; each domain has one of its own
 

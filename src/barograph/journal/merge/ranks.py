@@ -16,12 +16,11 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats
 from barograph.base.model import Writer
 from barograph.catalogue.spec import CatalogueError
 from barograph.journal.read.series import Series
 from barograph.metrics.probe_values import Names
-
-Floats = NDArray[np.float64]
 
 REDUCTIONS = ("mean", "max", "min", "slowest")
 LARGEST = ("memory/step/max_allocated", "memory/step/max_reserved", "memory/host/used")

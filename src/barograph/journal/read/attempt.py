@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.base.model import Damage, Status, Writer
 from barograph.journal.format.folder import SegmentFile
 from barograph.journal.format.frames import Kind
@@ -20,9 +20,6 @@ from barograph.journal.segments.contents import Record, RowTable, SampleFrame
 from barograph.journal.segments.indexed_reader import IndexedReader
 from barograph.journal.segments.reader import SegmentReader, decoded, events
 from barograph.journal.segments.steps import AttemptSteps
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 SHARED_KINDS = (Kind.LAYOUT, Kind.GATHERED)
 EVENT_BEGIN = bytes((Kind.EVENT,)) + b'{"event":"'

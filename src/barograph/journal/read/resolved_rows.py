@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.journal.format.fields import OPEN_STEP
 from barograph.journal.segments.contents import RowTable
 from barograph.journal.segments.steps import AttemptSteps
@@ -45,11 +46,6 @@ class GrowingArray:
     def followed_by(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the entries and some more."""
         return np.concatenate([self.array, values]) if len(values) else self.array
-
-
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
 
 
 class _Heads(NamedTuple):

@@ -14,12 +14,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.base.model import Writer
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 FEW_POINTS = 64
 FANOUT = 16  # how many buckets of one level make one of the next

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from barograph.base.arrays import Ints
 from barograph.base.model import PhaseSpan, Writer
 from barograph.journal.format.fields import MAX_NUMBER, MAX_SECONDS
 from barograph.journal.format.frames import DEVICE_CLOCK, FAILED, PHASE_HEAD, PHASE_TAIL, TIMER, Kind, phase_string
 from barograph.journal.segments.contents import Records
-from barograph.journal.segments.framing import PHASE_KINDS, Ints, SpanArray, parse_phases
+from barograph.journal.segments.framing import PHASE_KINDS, SpanArray, parse_phases
 from barograph.journal.segments.steps import AttemptSteps
 
 LENGTHS = PHASE_HEAD.size - 4  # place of the lengths of name and lane, which the texts follow
@@ -158,8 +159,6 @@ class SpanRows:
             found[is_old] = self._places[at[is_old]]
         return found
 
-
-Ints = NDArray[np.int64]
 
 BATCH = 1 << 15  # frames that are decoded at once
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.base.model import Sample, Writer
 from barograph.journal.format.folder import SegmentFile
 from barograph.journal.samples.blocks import (
@@ -26,8 +27,6 @@ from barograph.journal.samples.blocks import (
 )
 from barograph.journal.samples.columns import ColumnSummary, Kind
 from barograph.journal.samples.query import Census, FoundSamples, Query, SampleStepCounts, TextFilter
-
-Floats = NDArray[np.float64]
 
 
 class StepCounter:
@@ -74,8 +73,6 @@ def _means(values: NDArray[Any], places: NDArray[np.int64], count: int) -> list[
     counts = np.bincount(places[known], minlength=count)
     return [total / number if number else None for total, number in zip(sums.tolist(), counts.tolist(), strict=True)]
 
-
-Ints = NDArray[np.int64]
 
 Flags = NDArray[np.bool_]
 

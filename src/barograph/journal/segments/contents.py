@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.journal.format.decoding import waiting_frames
 
 
@@ -26,10 +26,6 @@ class SampleFrame:
     kept: int
     seen: int
 
-
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
 
 MAX_CHUNK = 4 << 20  # bytes; the allocator reuses memory of this size
 

@@ -13,6 +13,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.base.model import Damage
 from barograph.journal.format import frames
 from barograph.journal.format.fields import MAX_SECONDS, MAX_TIME
@@ -69,8 +70,6 @@ def possible_heads(data: bytes, place: int) -> Iterator[tuple[int, int, int]]:
         place = stop
 
 
-Ints = NDArray[np.int64]
-
 SpanArray = NDArray[np.void]
 
 PHASE_KINDS = (Kind.PHASE_OPEN, Kind.PHASE_CLOSE)
@@ -93,6 +92,7 @@ class ParsedPhases(NamedTuple):
 
 
 def parse_phases(payloads: Sequence[bytes]) -> ParsedPhases:
+    """Decode payloads of phases together; those that are too short are left out."""
     sizes = np.fromiter(map(len, payloads), np.int64, len(payloads))
     numbers = np.flatnonzero(sizes >= PHASE_HEAD.size)
     whole = payloads if len(numbers) == len(payloads) else [payloads[number] for number in numbers.tolist()]
@@ -125,10 +125,6 @@ def doubtful(kinds: Sequence[int], payloads: Sequence[bytes]) -> list[int]:
     is_phase[phases[bad]] = False
     return np.flatnonzero(~is_phase).tolist()
 
-
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
 
 HEAD_TYPE = np.dtype([("kind", "u1"), ("schema", "<u8"), ("step", "<i8"), ("time", "<f8")])
 

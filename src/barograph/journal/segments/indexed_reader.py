@@ -17,6 +17,7 @@ from zlib import crc32
 
 import numpy as np
 
+from barograph.base.arrays import Floats, Ints
 from barograph.base.errors import JournalError
 from barograph.base.model import Damage
 from barograph.journal.format.frames import FRAME_HEAD, ROW_HEAD, SEGMENT_HEAD, Kind
@@ -37,9 +38,7 @@ from barograph.journal.segments.side_index import (
     VERSION,
     Contents,
     Covered,
-    Floats,
     IndexDamageError,
-    Ints,
     StalePartError,
     block_crc,
     frame_head,

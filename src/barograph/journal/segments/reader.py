@@ -16,6 +16,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.base.errors import JournalError
 from barograph.base.model import Damage
 from barograph.journal.format import decoding, frames
@@ -53,10 +54,6 @@ from barograph.journal.segments.framing import (
     possible_heads,
 )
 from barograph.journal.segments.steps import SegmentSteps
-
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
 
 CHUNK = 4 << 20  # bytes of a read; the allocator reuses memory of this size
 

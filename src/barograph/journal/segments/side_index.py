@@ -26,15 +26,12 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.base.model import Damage
 from barograph.journal.format.folder import INDEX_FOLDER
 from barograph.journal.format.frames import FRAME_HEAD, Kind
 from barograph.journal.segments.contents import Record, RecordColumns, RowChunk, united_heads
 from barograph.journal.segments.steps import RowSummary
-
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
 
 FOLDER = "segments"  # in the folder of a run's indexes
 
@@ -230,6 +227,7 @@ def _summary(contents: Contents) -> RowSummary | None:
 
 
 def read_summary(first: Any, highest: Any, span: Any, open_until: Any) -> RowSummary:
+    """Return the summary of rows of a record in JSON; raise TypeError or ValueError if it is none."""
     (at, offset, step), (low, high) = first, span
     until = None if open_until is None else float(open_until)
     return RowSummary((float(at), int(offset), int(step)), int(highest), (float(low), float(high)), until)
@@ -256,6 +254,7 @@ class _Data:
 
 
 def block_crc(block: bytes | memoryview, place: int, seed: int) -> int:
+    """Return the checksum of a block at its place in the file."""
     # With the head's checksum and the place, so that no block can stand for another.
     return crc32(block, seed ^ (place & 0xFFFFFFFF))
 
@@ -269,6 +268,7 @@ def _packed(*columns: Ints) -> bytes:
 
 
 def unpacked(data: bytes, columns: int, rows: int) -> list[Ints]:
+    """Return the columns of a packed block."""
     size = 8 * columns * rows
     unpack = zlib.decompressobj()
     found = np.frombuffer(unpack.decompress(data, size) if size else b"", np.uint64)

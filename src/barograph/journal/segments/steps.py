@@ -18,13 +18,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.journal.format.fields import MAX_STEP, OPEN_STEP
-
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
 
 
 class RowSummary(NamedTuple):

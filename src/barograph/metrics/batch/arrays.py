@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Ints
 from barograph.base.errors import BarographError
 
 
@@ -20,12 +21,6 @@ def copied(values: Any) -> Any:
     """Return a copy, so that the caller may change the values before the step ends."""
     return values.clone() if hasattr(values, "clone") else values.copy() if hasattr(values, "copy") else list(values)
 
-
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
-
-Bools = NDArray[np.bool_]
 
 Axes = Literal["tokens", "sequences", "vocabulary", "other"]
 

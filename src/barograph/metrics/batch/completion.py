@@ -11,8 +11,8 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from barograph.base.arrays import Ints
 from barograph.base.process.distributed import ProcessGroup
 from barograph.metrics.batch.arrays import TOKEN_FIELDS, VOCABULARY_FIELDS, Batch, BatchError, shape_of, to_numpy
 from barograph.metrics.batch.inputs import Options
@@ -97,8 +97,6 @@ def _mask(batch: Batch, logits: Any) -> Any:
     # Padding is masked before the pass: its logits may be anything, and need not be read.
     return mask.bool() if numpy_or_torch(logits) is not np else mask.astype(np.bool_)
 
-
-Ints = NDArray[np.int64]
 
 Order = Literal["contiguous", "zigzag"]
 

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Bools, Floats
 from barograph.catalogue.spec import BY, clean_label
-from barograph.metrics.batch.inputs import Bools, Selection
+from barograph.metrics.batch.inputs import Selection
 from barograph.metrics.formulas.sequences import numbered
-
-Floats = NDArray[np.float64]
 
 MAX_DOMAINS = 64
 OTHER = "other"

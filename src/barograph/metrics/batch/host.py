@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Bools, Floats, Ints
 from barograph.metrics.batch.arrays import Batch, to_numpy
-from barograph.metrics.batch.inputs import Bools, Floats, Ints, Options, Selection
+from barograph.metrics.batch.inputs import Options, Selection
 from barograph.metrics.formulas import sequences
 from barograph.metrics.formulas.channels import CHANNELS, Tokens
 from barograph.metrics.formulas.sequences import ends_in_repetition

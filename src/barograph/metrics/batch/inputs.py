@@ -14,17 +14,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Bools, Floats, Ints
 from barograph.base.errors import SettingsError
 from barograph.metrics.formulas import sequences
 from barograph.metrics.formulas import sequences as groups
 from barograph.metrics.formulas.sequences import REDUCTIONS, Reduction
 from barograph.metrics.states.kinds import MEAN, StateKind
-
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
-
-Bools = NDArray[np.bool_]
 
 
 class Selection(ABC):

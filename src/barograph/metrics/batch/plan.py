@@ -13,14 +13,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats
 from barograph.metrics.batch.arrays import COMPUTED_FROM, FIELDS, SEQUENCE_FIELDS
 from barograph.metrics.batch.inputs import Options, given
 from barograph.metrics.batch.quantities import BY_STATE, QUANTITIES, Quantity
 from barograph.metrics.formulas.channels import Need, arrays_of, wanted
 from barograph.metrics.formulas.table import STORED, Bins, SequenceTable
 from barograph.metrics.states.kinds import KINDS, POSITIVE_QUANTILES, Quantiles, StateKind
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +33,6 @@ class Fetched:
     histograms: NDArray[Any]  # times WEIGHT
     reduced: Floats | None = None
     """The statistics of ``REDUCED_SLOTS`` of each channel and number, where the device has computed them."""
-
-
-Floats = NDArray[np.float64]
 
 
 class Packing:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats
 from barograph.catalogue.spec import BY, clean_label, split_domain
 from barograph.metrics.batch.inputs import Selection
 from barograph.metrics.formulas import channels
@@ -34,8 +35,6 @@ from barograph.metrics.states.kinds import (
     StateKind,
 )
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Data = Callable[[Selection, Any], Any]
 """Takes the batch and the options, of which the needed ones are set; returns the values of a state, or a whole one."""
 Sum = Mapping[tuple[str, str], float]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats
 from barograph.base.errors import SettingsError
 from barograph.base.formatting import describe_error
 from barograph.metrics.batch.arrays import Batch
@@ -29,7 +30,6 @@ from barograph.metrics.gpu.selection import ReducedSelection
 from barograph.metrics.states.kinds import StateKind
 from barograph.metrics.states.layout import Layout
 
-Floats = NDArray[np.float64]
 Report = Callable[[str, Exception], None]
 """Takes the name of a quantity or a metric, and why it could not be computed."""
 

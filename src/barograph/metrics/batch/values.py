@@ -10,8 +10,8 @@ from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from barograph.base.arrays import Bools, Floats
 from barograph.base.formatting import describe_error
 from barograph.base.model import Missing
 from barograph.catalogue.registry import REGISTRY, vocabulary_name
@@ -20,8 +20,6 @@ from barograph.metrics.batch.plan import PackedStates, Packing, packing_of
 from barograph.metrics.batch.quantities import BY_STATE, NO_TOKEN
 from barograph.metrics.states.kinds import RATIO, Quantiles, StateKind
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Values = dict[str, "float | Missing"]
 Derivation = Callable[[Values, Mapping[str, Floats]], "float | Missing | None"]
 """Takes the values and the states by id; returns None where the metric does not apply."""

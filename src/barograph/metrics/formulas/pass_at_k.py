@@ -13,10 +13,8 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from barograph.base.arrays import Floats, Ints
 
 TAIL = 0.025  # on either side of a 95 % interval
 MOST_DEVIATIONS = math.sqrt(1 / TAIL - 1)  # from its mean, beyond which no distribution has more than ``TAIL``

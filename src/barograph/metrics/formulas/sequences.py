@@ -11,9 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
+from barograph.base.arrays import Bools, Floats, Ints
 
 Reduction = Literal[
     "token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm", "token-sum-norm"
@@ -69,12 +67,6 @@ def loss_sums(totals: Floats, counts: Ints, how: Reduction, weights: Floats | No
     means = float((terms / counts[some]).sum()) if how == "seq-mean-token-mean" else math.nan
     return LossSums(float(terms.sum()), means, float(counts.sum()), float(some.sum()), len(counts))
 
-
-Floats = NDArray[np.float64]
-
-Ints = NDArray[np.int64]
-
-Bools = NDArray[np.bool_]
 
 SOLVE_RATES = ("0", "0_25", "25_50", "50_75", "75_100", "100")
 """The bins of a group's solve rate, in per cent: exactly 0, up to and with 25, …, below 100, exactly 100."""
@@ -162,10 +154,6 @@ def joined_labels(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
         return joined
     return np.where(joined < 0, np.array(None, np.object_), joined.astype(np.object_))
 
-
-Ints = NDArray[np.int64]
-
-Bools = NDArray[np.bool_]
 
 MAX_PERIOD = 128  # tokens
 

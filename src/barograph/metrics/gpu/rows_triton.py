@@ -5,8 +5,9 @@ wanted is compiled out, and tokens before the first and after the last response 
 some of the tokens to the histograms, compares the last ones with earlier ones, and copies the sequence's numbers from
 the arrays of the sequences. Values that are not finite are counted only if a sum came out so, in a second reading.
 
-``_values`` has the formulas of the channels. The rest follows from their declarations in ``barograph.metrics.formulas.channels``:
-the switches, the arrays to read, the accumulators and the rows. Loops over channels run at compile time.
+``_values`` has the formulas of the channels. The rest follows from their declarations
+(``barograph.metrics.formulas.channels``): the switches, the arrays to read, the accumulators and the rows. Loops over
+channels run at compile time.
 """
 
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator"

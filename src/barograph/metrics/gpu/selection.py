@@ -14,16 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Bools, Floats, Ints
 from barograph.metrics.batch.arrays import LABELS, to_numpy
 from barograph.metrics.batch.inputs import Selection
-from barograph.metrics.batch.plan import Fetched, Floats, MeasurementPlan, PackedStates, packing_of
+from barograph.metrics.batch.plan import Fetched, MeasurementPlan, PackedStates, packing_of
 from barograph.metrics.batch.quantities import RANK, Quantity, Sum
 from barograph.metrics.formulas.channels import CHANNELS
 from barograph.metrics.formulas.sequences import LossSums, joined_labels
 from barograph.metrics.formulas.table import COUNT_SLOTS, REDUCED_SLOTS, WEIGHT, SequenceTable
 from barograph.metrics.states.kinds import EXTREMA, MEAN, MOMENTS, Quantiles, StateKind
-
-Floats = NDArray[np.float64]
 
 ZERO = ("valid", "odd")
 """A statistic that is always 0."""
@@ -90,10 +89,6 @@ def reduced_states(plan: MeasurementPlan, table: SequenceTable) -> ReducedStates
     """Return how the states of a plan follow from the results of a table, found out once."""
     return ReducedStates(plan, table)
 
-
-Ints = NDArray[np.int64]
-
-Bools = NDArray[np.bool_]
 
 COUNT, ODD = REDUCED_SLOTS.index("count"), REDUCED_SLOTS.index("odd")
 

@@ -420,8 +420,8 @@ class SequenceChoice:
     """
 
     def __init__(
-        self, table: SequenceTable, criteria: Sequence[CriterionRows], kept: Sequence[str | None], actions: bool, count: int,
-        keep: int, packed: bool, aligned: bool, sequences: int, dtypes: tuple[Any, ...], room: int,
+        self, table: SequenceTable, criteria: Sequence[CriterionRows], kept: Sequence[str | None], actions: bool,
+        count: int, keep: int, packed: bool, aligned: bool, sequences: int, dtypes: tuple[Any, ...], room: int,
     ) -> None:  # fmt: skip
         assert len(kept) >= len(FILLED)
         places = [-1 if name is None else ARRAYS.index(name) for name in kept]

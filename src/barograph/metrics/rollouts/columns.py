@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from barograph.base.arrays import Bools, Floats, Ints
 
 STATISTICS = ("mean", "sum", "max", "min", "last")
 """Reductions from one level to the next."""

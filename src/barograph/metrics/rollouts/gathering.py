@@ -15,14 +15,10 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from barograph.base.arrays import Bools, Floats, Ints
 from barograph.base.scalars import DIRECT, Rejection, to_float
 from barograph.metrics.rollouts.columns import RolloutColumn, suffix_of
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 MAX_QUEUED = 8192  # reports
 MAX_REASONS = 1000

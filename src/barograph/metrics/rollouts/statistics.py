@@ -8,16 +8,14 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats, Ints
 from barograph.catalogue.registry import REGISTRY, fill, vocabulary_name
 from barograph.metrics.formulas.pass_at_k import TaskScores, mean_majority, powers_below, share_interval
 from barograph.metrics.rollouts.columns import RolloutColumn, suffix_of
 from barograph.metrics.rollouts.gathering import Frame, Gathering
 from barograph.metrics.rollouts.plan import RolloutPlan
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Named = Iterator[tuple[str, float]]
 
 DETAILED = ("mean", "std", "max", "min")

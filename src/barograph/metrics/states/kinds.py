@@ -16,12 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from barograph.base.arrays import Bools, Floats
 from barograph.base.model import Missing
-
-Floats = NDArray[np.float64]
-
-Bools = NDArray[np.bool_]
-
 
 # NaN and infinities are results here, and NumPy's warnings about them would reach the training's terminal.
 _quiet = np.errstate(invalid="ignore", over="ignore", divide="ignore")

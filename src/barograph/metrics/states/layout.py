@@ -15,10 +15,9 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.base.arrays import Floats
 from barograph.metrics.states import sparse
 from barograph.metrics.states.kinds import KINDS, StateKind
-
-Floats = NDArray[np.float64]
 
 
 # Without slots: cached_property stores its results in the instance's dict.

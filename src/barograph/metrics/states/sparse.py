@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from barograph.base.arrays import Floats
 
 TYPES = {b"B": "<u1", b"H": "<u2", b"I": "<u4", b"f": "<f4", b"d": "<f8"}
 """The first byte, and the type of the numbers: the smallest that has them exactly. Journals have it."""

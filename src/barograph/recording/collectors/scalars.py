@@ -1,4 +1,4 @@
-"""Collectors of scalars: counters, which continue over attempts, and logged scalars that are still on an accelerator."""
+"""Collectors of scalars: counters, which continue over attempts, and logged scalars that are still on a device."""
 
 from __future__ import annotations
 

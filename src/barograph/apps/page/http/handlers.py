@@ -455,4 +455,5 @@ LIVE_PARAMETERS = (
 
 
 def points_parameter(default: int) -> Parameter:
+    """Return the parameter for the number of buckets of a curve."""
     return Parameter("points", "maximum number of buckets", "integer", default, minimum=1, maximum=10_000)
