@@ -35,6 +35,7 @@ from barograph.journal.read.series import Series, joined
 from barograph.journal.read.spans import SpanTable, Texts
 from barograph.journal.read.status import main_first, run_status
 from barograph.journal.segments.contents import SampleFrame
+from barograph.journal.segments.indexed_reader import IndexedReader
 from barograph.journal.segments.reader import SegmentReader
 from barograph.journal.segments.steps import superseded_from
 
@@ -108,7 +109,7 @@ class View(Displayed):
             writer = segment.writer
             attempt = self._attempts.get(writer)
             if attempt is None:
-                attempt = self._attempts[writer] = Attempt(writer, self._schemas, self._phase_texts)
+                attempt = self._attempts[writer] = Attempt(writer, IndexedReader, self._schemas, self._phase_texts)
                 insort(self._by_rank.setdefault((writer.role, writer.rank), []), attempt, key=lambda a: a.writer)
             self._readers[segment.path.name] = attempt.add(segment), attempt
             self._changed.setdefault(writer.role, {})[writer] = attempt

@@ -17,11 +17,11 @@ from barograph.base.model import MissingRank, Writer
 from barograph.journal.merge.coverage import COUNTED, Contributions, WriterProgress
 from barograph.journal.merge.ranks import Reductions
 from barograph.journal.merge.role_merger import MergedStep, RoleMerger
-from barograph.journal.read.attempt import Attempt
 from barograph.journal.read.series import Series, joined
 
 if TYPE_CHECKING:
     from barograph.journal.merge.name_groups import NameGroup
+    from barograph.journal.read.attempt import Attempt
 
 
 class MeasuredColumn(NamedTuple):

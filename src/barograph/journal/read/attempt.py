@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, KeysView, Mapping
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from barograph.journal.read.series import Series
 from barograph.journal.read.spans import AttemptSpans, SpanPart, Texts
 from barograph.journal.read.status import End, SignsOfLife, end_of, process_of, status_of
 from barograph.journal.segments.contents import Record, RowTable, SampleFrame
-from barograph.journal.segments.indexed_reader import IndexedReader
 from barograph.journal.segments.reader import SegmentReader, decoded, events
 from barograph.journal.segments.steps import AttemptSteps
 
@@ -111,8 +111,13 @@ class Attempt:
     """One process start of one writer, read from all its segments."""
 
     def __init__(
-        self, writer: Writer, schemas: dict[int, tuple[str, ...]] | None = None, texts: Texts | None = None
+        self,
+        writer: Writer,
+        reader: Callable[[Path, dict[int, tuple[str, ...]]], SegmentReader] = SegmentReader,
+        schemas: dict[int, tuple[str, ...]] | None = None,
+        texts: Texts | None = None,
     ) -> None:
+        self._reader = reader
         self.writer = writer
         self.steps = AttemptSteps()
         self._schemas: dict[int, tuple[str, ...]] = {} if schemas is None else schemas
@@ -125,7 +130,7 @@ class Attempt:
     def add(self, segment: SegmentFile) -> SegmentReader:
         """Read this segment too, from the next poll on; return its reader."""
         if segment.index not in self._segments:
-            reader = IndexedReader(segment.path, self._schemas)
+            reader = self._reader(segment.path, self._schemas)
             self._segments[segment.index] = _Segment(segment.index, reader)
             self.steps.add(segment.index, reader.steps)
         return self._segments[segment.index].reader

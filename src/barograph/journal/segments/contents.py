@@ -13,7 +13,6 @@ from typing import Protocol, overload
 import numpy as np
 
 from barograph.base.arrays import Floats, Ints
-from barograph.journal.format.decoding import waiting_frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,16 +344,12 @@ class Heartbeats:
         self.kept: list[Record] = []
         self._most_waiting = 0
 
-    def add(self, event: Record) -> bool:
-        """Add the next one; return False if the event is none, and raise DecodingError if it cannot be decoded."""
-        waiting = waiting_frames(event.payload)
-        if waiting is None:
-            return False
+    def add(self, event: Record, waiting: int) -> None:
+        """Add the next one, with the number of frames that waited."""
         if waiting >= self._most_waiting:
             self.kept, self._most_waiting = [event], waiting
         else:
             self.kept = [self.kept[0], event]
-        return True
 
     def clear(self) -> None:
         """Forget them."""

@@ -20,6 +20,7 @@ import numpy as np
 from barograph.base.arrays import Floats, Ints
 from barograph.base.errors import JournalError
 from barograph.base.model import Damage
+from barograph.journal.format.decoding import waiting_frames
 from barograph.journal.format.frames import FRAME_HEAD, ROW_HEAD, SEGMENT_HEAD, Kind
 from barograph.journal.segments.contents import Record, RowChunk, RowTable, SampleFrame, joined_payloads
 from barograph.journal.segments.framing import read_payload
@@ -406,7 +407,7 @@ class IndexedReader(SegmentReader):
         self.samples += (SampleFrame(*one) for one in part.samples.tolist())
         self._damage_before.add(part.damage)
         for heartbeat in part.heartbeats:
-            self._heartbeats.add(heartbeat)
+            self._heartbeats.add(heartbeat, waiting_frames(heartbeat.payload) or 0)
         self.offset = part.covered.end
         self._replace_by(part)
 

@@ -20,7 +20,7 @@ from barograph.base.arrays import Floats, Ints
 from barograph.base.errors import JournalError
 from barograph.base.model import Damage
 from barograph.journal.format import decoding, frames
-from barograph.journal.format.decoding import HEARTBEAT
+from barograph.journal.format.decoding import HEARTBEAT, waiting_frames
 from barograph.journal.format.fields import MAX_TIME, OPEN_STEP, DecodingError
 from barograph.journal.format.frames import (
     COMMIT_BODY,
@@ -312,7 +312,9 @@ class SegmentReader:
             self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
         elif kind in COLUMN_KINDS:  # those of another size were added as columns
             raise DecodingError("it has a wrong length" if kind == Kind.COMMIT else "it is too short")
-        elif not (payload.startswith(HEARTBEAT) and self._heartbeats.add(Record(kind, offset, payload))):
+        elif payload.startswith(HEARTBEAT) and (waiting := waiting_frames(payload)) is not None:
+            self._heartbeats.add(Record(kind, offset, payload), waiting)
+        else:
             self.records.append(kind, offset, payload)
 
     def _add_schema(self, id: int, names: tuple[str, ...]) -> None:

@@ -65,7 +65,7 @@ class PhaseCollector(Collector):
         if self._engines is None:
             from barograph.recording.probe.engines import Engines
 
-            self._engines = Engines(self._recording, self.probe)
+            self._engines = Engines(self._recording, self.probe.engines, self.probe.open_names)
         self._engines.watch(url, name)
 
     def commit(self, step: int) -> None:

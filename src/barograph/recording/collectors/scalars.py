@@ -97,13 +97,14 @@ class Counters(Collector):
                 Attempt,
                 poll_all,
             )
+            from barograph.journal.segments.indexed_reader import IndexedReader
 
             mine = self._recording.writer
             attempts: dict[int, Attempt] = {}
             for segment in segments(self._recording.path):
                 writer = segment.writer
                 if (writer.role, writer.rank) == (mine.role, mine.rank) and writer.attempt < mine.attempt:
-                    attempts.setdefault(writer.attempt, Attempt(writer)).add(segment)
+                    attempts.setdefault(writer.attempt, Attempt(writer, IndexedReader)).add(segment)
             poll_all(attempts.values())
             self._earlier_attempts = [attempts[number] for number in sorted(attempts, reverse=True)]
         return self._earlier_attempts

@@ -21,7 +21,6 @@ from barograph.base.problems import Problems
 from barograph.base.settings import engine_url
 from barograph.recording.context import Recording
 from barograph.recording.probe.engine_metrics import EngineAverages, Exposition, read, readings
-from barograph.recording.probe.recorder import Probe
 
 TIMEOUT = 3.0  # seconds; a busy engine answers late
 
@@ -225,9 +224,12 @@ END_SECONDS = 0.2  # to wait for requests in flight when the run ends; their thr
 class Engines:
     """The threads of a run that read engines, by the engine's name."""
 
-    def __init__(self, recording: Recording, probe: Probe) -> None:
+    def __init__(
+        self, recording: Recording, averages: EngineAverages, open_phases: Callable[[], Iterable[str]]
+    ) -> None:
         self._recording = recording
-        self._probe = probe
+        self._averages = averages
+        self._open_phases = open_phases
         self._watchers: dict[str, EngineWatcher] = {}
 
     def watch(self, url: Any, name: Any = None) -> None:
@@ -253,8 +255,8 @@ class Engines:
         self._watchers[chosen] = EngineWatcher(
             chosen,
             endpoint,
-            self._probe.engines,
-            self._probe.open_names,
+            self._averages,
+            self._open_phases,
             recording.settings.engine_seconds,
             recording.problems,
         )
