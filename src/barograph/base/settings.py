@@ -7,7 +7,6 @@ sections every unknown key is one.
 
 from __future__ import annotations
 
-# ruff: noqa: RUF009 - setting() returns a dataclass field
 import difflib
 import os
 import string
@@ -23,6 +22,9 @@ from urllib.parse import SplitResult, urlsplit
 from barograph.base.errors import SettingsError
 from barograph.base.files.mounts import default_spool, is_remote
 from barograph.base.formatting import to_plain
+
+# ruff: noqa: RUF009 - setting() returns a dataclass field
+from barograph.base.former_name import runs_folder
 from barograph.base.model import MAIN_ROLE, RayPlace
 from barograph.base.process.identity import launch_from
 
@@ -273,7 +275,7 @@ def _settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
         for key in ("project", "name"):
             if isinstance(kwargs.get(key), str) and not given.get(key):
                 completed[key] = kwargs[key]
-    dir, launch = Path(completed.get("dir", "barograph-runs")), launch_from(environ)
+    dir, launch = Path(completed.get("dir") or runs_folder(Path())), launch_from(environ)
     completed |= {
         "dir": dir,
         "id": completed.get("id") or launch.run_id,

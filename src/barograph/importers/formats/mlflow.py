@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from barograph.base.former_name import present
 from barograph.importers.reading.log import Facts, FoundLogs, Log, RewrittenError
 from barograph.importers.reading.rows import StepRows
 from barograph.importers.reading.sqlite import (
@@ -82,6 +83,9 @@ class _Run:
     start_time: float | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tags", {present(tag): text for tag, text in self.tags.items()})
 
     def facts(self) -> Facts:
         labels = self.tags.get("barograph.tags", "")

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from barograph.base.former_name import present
 from barograph.importers.reading.block_records import FileLayout, first_records, new_records
 from barograph.importers.reading.events import BYTES, DOUBLE, FIXED64, VARINT, UndecodableError, fields, timestamp
 from barograph.importers.reading.log import Facts, FoundLogs, Log, Seen
@@ -122,7 +123,7 @@ class Reader:
         step = self._step(found)
         numbers: dict[str, float | None] = {}
         for name, value in found.items():
-            if name[:1] == "_" or name in OWN:
+            if name[:1] == "_" or present(name) in OWN:
                 continue
             if value is None or isinstance(value, int | float):
                 numbers[name] = None if value is None else to_float(value)
@@ -164,7 +165,12 @@ class Reader:
         """Keep the numbers of the summary: those that were never logged are recorded at the end."""
         kept = self.state.setdefault("summary", {})
         for name, value in _flat(_nested(_pairs(data, _parsed))):
-            if name[:1] != "_" and name not in OWN and isinstance(value, int | float) and len(kept) < MAX_SUMMARY:
+            if (
+                name[:1] != "_"
+                and present(name) not in OWN
+                and isinstance(value, int | float)
+                and len(kept) < MAX_SUMMARY
+            ):
                 kept[name] = to_float(value)
 
     def _metric(self, data: bytes, out: Recorder) -> None:
@@ -175,7 +181,7 @@ class Reader:
         axes = self.state.setdefault("axes", {})
         if isinstance(name, bytes) and isinstance(axis, bytes) and not found.get(10) and len(axes) < MAX_AXES:
             axes[_text(name)] = _text(axis)
-            if _text(axis) != OWN_STEP:
+            if present(_text(axis)) != OWN_STEP:
                 out.note(f"steps are read from {_text(axis)!r}, which the run defined as an axis of its charts")
 
     def _output(self, data: bytes) -> None:

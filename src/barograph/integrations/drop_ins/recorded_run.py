@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from barograph import session
+from barograph.base.former_name import runs_folder
 from barograph.base.model import Status
 from barograph.base.process.exit_status import crash_status
 from barograph.base.settings import BY_NAME, plain_config, read_source
@@ -72,9 +73,6 @@ def stand_in(module: str, name: str) -> Any:
     if name[0].isupper():
         return type(name, (NoOp,), {"_path": path, "__init__": lambda self, *args, **kwargs: _tell_of(path)})
     return NoOp(path)
-
-
-RUNS_FOLDER = "barograph-runs"
 
 
 class Config(Mapping[str, Any]):
@@ -352,7 +350,7 @@ def begin(call: str, given: Mapping[str, Any], ignored: Mapping[str, Any]) -> Ru
     # The directory that was meant for the tracker's own files is only used where barograph's is not set.
     dir = settings.pop("dir", None)
     if dir and not os.environ.get(BY_NAME["dir"].variable or ""):
-        settings["dir"] = Path(dir) / RUNS_FOLDER
+        settings["dir"] = runs_folder(Path(dir))
     return session.init(**settings, concurrent=True)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from trinity.utils import monitor as trinity_monitor
 from trinity.utils.log import get_logger
 
+from barograph.base.former_name import runs_folder
 from barograph.integrations.frameworks.run import begin, record, source_of
 from barograph.integrations.guard import unharmed
 from barograph.recording.run import Run
@@ -67,7 +68,7 @@ def _place(project: str, group: str, name: str, config: Any) -> dict[str, str]:
         return {}
     key = "\0".join(str(part) for part in (project, group, name, Path(job).absolute()))
     root = Path(getattr(config, "checkpoint_root_dir", "") or job)
-    return {"id": f"trinity-{blake2b(key.encode(), digest_size=6).hexdigest()}", "dir": str(root / "barograph-runs")}
+    return {"id": f"trinity-{blake2b(key.encode(), digest_size=6).hexdigest()}", "dir": str(runs_folder(root))}
 
 
 if "barograph" not in trinity_monitor.MONITOR.modules:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from barograph.base.former_name import present
 from barograph.journal.format import frames
 from barograph.journal.format.fields import (
     MAX_NUMBER,
@@ -153,11 +154,13 @@ def decode_schema(payload: bytes) -> tuple[int, tuple[str, ...]]:
     names = list_of(read_text)(parse_json(payload[SCHEMA_HEAD.size :]))
     if len(names) > MAX_NAMES:
         raise DecodingError(f"it has more than {MAX_NAMES:,} names")
-    return id, tuple(names)
+    return id, tuple(map(present, names))
 
 
 def _event(payload: bytes) -> dict[str, Any]:
     found: dict[str, Any] = EVENT(parse_json(payload[1:]))
+    if isinstance(found.get("source"), str):  # of the names of a run, as a person has chosen it
+        found["source"] = present(found["source"])
     read = EVENTS.get(found["event"])
     if read is not None:
         read(found)
@@ -166,7 +169,7 @@ def _event(payload: bytes) -> dict[str, Any]:
 
 def _text(payload: bytes) -> dict[str, Any]:
     found: dict[str, Any] = TEXT(parse_json(payload[1:]))
-    return found
+    return {**found, "name": present(found["name"])}
 
 
 def _histogram(payload: bytes) -> dict[str, Any]:

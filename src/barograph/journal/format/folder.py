@@ -23,6 +23,7 @@ from urllib.parse import quote, unquote
 
 from barograph.base.errors import JournalError, RunNotFoundError, SettingsError
 from barograph.base.formatting import counted
+from barograph.base.former_name import present, runs_folder
 from barograph.base.model import RunInfo, Writer
 from barograph.journal.format import fields
 from barograph.journal.format.fields import DecodingError
@@ -112,7 +113,8 @@ class RunFiles:
 
 def default_dir() -> Path:
     """Return ``$BAROGRAPH_DIR`` or ``./barograph-runs``."""
-    return Path(os.environ.get("BAROGRAPH_DIR") or "barograph-runs")
+    given = os.environ.get("BAROGRAPH_DIR")
+    return Path(given) if given else runs_folder(Path())
 
 
 def new_run_id() -> str:
@@ -299,7 +301,8 @@ INFO_FIELDS: dict[str, Callable[[Any], Any]] = {
     "id": _info_id,
     "created": fields.read_time,
     "tags": _info_tags,
-    **dict.fromkeys(("project", "name", "vocabulary", "producer", "group", "notes"), _info_text),
+    **dict.fromkeys(("project", "name", "vocabulary", "group", "notes"), _info_text),
+    "producer": lambda value: present(_info_text(value)),
 }
 
 DERIVED_INFO: dict[str, Callable[[Path], Any]] = {

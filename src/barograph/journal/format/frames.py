@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from barograph.base.files.compression import Budget, load_json, pack
+from barograph.base.former_name import FORMER_SEGMENT_MAGIC
 
 FORMAT_VERSION = 1
 
@@ -93,7 +94,7 @@ def frame(payload: bytes) -> bytes:
 
 def segment_head() -> bytes:
     """Return the first bytes of a segment."""
-    return SEGMENT_HEAD.pack(SEGMENT_MAGIC, FORMAT_VERSION, _head_crc(FORMAT_VERSION))
+    return SEGMENT_HEAD.pack(SEGMENT_MAGIC, FORMAT_VERSION, _head_crc(SEGMENT_MAGIC, FORMAT_VERSION))
 
 
 def parse_segment_head(head: bytes) -> int | None:
@@ -101,11 +102,12 @@ def parse_segment_head(head: bytes) -> int | None:
     if len(head) < SEGMENT_HEAD.size:
         return None
     magic, version, crc = SEGMENT_HEAD.unpack_from(head)
-    return version if magic == SEGMENT_MAGIC and crc == _head_crc(version) else None
+    is_ours = magic in (SEGMENT_MAGIC, FORMER_SEGMENT_MAGIC)
+    return version if is_ours and crc == _head_crc(magic, version) else None
 
 
-def _head_crc(version: int) -> int:
-    return crc32(SEGMENT_MAGIC + struct.pack("<I", version))
+def _head_crc(magic: bytes, version: int) -> int:
+    return crc32(magic + struct.pack("<I", version))
 
 
 def schema_id(names: Sequence[str]) -> int:
