@@ -25,7 +25,7 @@ from barograph.apps.demo.config import DemoConfig
 from barograph.apps.demo.sick_runs import SICK_RUNS, sick_config
 from barograph.apps.demo.trainer import start_runs, train
 from barograph.diagnosis.diagnose import case_of, diagnose
-from barograph.diagnosis.rules.rule import Case
+from barograph.diagnosis.rule import Case
 from barograph.journal.findings import Finding
 
 SEEDS, SETTINGS = 20, 20

@@ -31,7 +31,7 @@ from judged_runs.runs import CRITICAL, HEALTHY, JudgedRun, demo_runs, make_demos
 from judged_runs.thresholds import FACTORS, LeftOut, left_out, scaled_rules
 from peers import rlwatch
 
-from barograph.diagnosis.rules.rule import RULES
+from barograph.diagnosis.rules import RULES
 
 OUTCOMES = ("hit", "miss", "false alarm", "silent", "cannot judge")
 TIMES = (*EARLY, END)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph.diagnosis.rules.rule import RULES, Case
+from barograph.diagnosis.rule import Case
+from barograph.diagnosis.rules import RULES
 from barograph.metrics.tracks import Track
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from barograph.diagnosis.diagnose import findings_of
-from barograph.diagnosis.rules.rule import Case, Rule, RuleReading
+from barograph.diagnosis.rule import Case, Rule, RuleReading
 from barograph.journal.findings import SEVERITIES
 from judged_runs.runs import HEALTHY, UNHEALTHY, WARNING, JudgedRun
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from peers.rlwatch import Alert
 
-from barograph.diagnosis.rules.rule import RULES
+from barograph.diagnosis.rules import RULES
 from judged_runs.outcomes import Answers, Rates, rates_of_rule, rates_of_runs
 from judged_runs.runs import HEALTHY, UNHEALTHY, JudgedRun
 from judged_runs.thresholds import LeftOut

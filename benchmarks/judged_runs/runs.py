@@ -10,7 +10,7 @@ from pathlib import Path
 from barograph.apps.demo.config import DemoConfig
 from barograph.apps.demo.sick_runs import SICK_RUNS, sick_config
 from barograph.diagnosis.diagnose import case_of
-from barograph.diagnosis.rules.rule import Case
+from barograph.diagnosis.rule import Case
 from barograph.importers.opening import open_run
 from barograph.journal.format.folder import run_folders
 from barograph.journal.view import View

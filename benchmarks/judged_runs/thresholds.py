@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from barograph.diagnosis.rules.rule import RULES, Rule
+from barograph.diagnosis.rule import Rule
+from barograph.diagnosis.rules import RULES
 from judged_runs.outcomes import Answers, rule_outcome, run_outcome
 from judged_runs.runs import HEALTHY, UNHEALTHY, JudgedRun
 

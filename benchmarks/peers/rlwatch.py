@@ -8,7 +8,7 @@ import logging
 import tempfile
 from dataclasses import dataclass
 
-from barograph.diagnosis.rules.rule import Case
+from barograph.diagnosis.rule import Case
 
 INPUTS = {
     "entropy": ("entropy",),

@@ -4,18 +4,16 @@ The logs are found through BAROGRAPH_REALRUNS (default ../shared/realruns); with
 """
 
 import csv
-import os
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from barograph.catalogue import reference_pages
 from barograph.catalogue.headline import headline_values
 from barograph.catalogue.resolution import RunNames
+from checked_runs import CHECKED, FOLDER
 
-FOLDER = Path(os.environ.get("BAROGRAPH_REALRUNS", "../shared/realruns"))
-RUNS = sorted(path.parent.name for path in FOLDER.glob("*/series.csv")) if FOLDER.is_dir() else []
+RUNS = sorted(CHECKED & {path.parent.name for path in FOLDER.glob("*/series.csv")})
 needs_runs = pytest.mark.skipif(not RUNS, reason=f"no logs in {FOLDER}; set BAROGRAPH_REALRUNS")
 
 # By hand, from the sources of the frameworks: what each name is that a verdict or the overview may use.

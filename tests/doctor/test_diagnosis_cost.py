@@ -8,8 +8,8 @@ import pytest
 
 import barograph
 from barograph.diagnosis.diagnose import Visit, diagnose
+from barograph.diagnosis.rule import Case, values_at
 from barograph.diagnosis.rules import rewards
-from barograph.diagnosis.rules.rule import Case, values_at
 from barograph.metrics import tracks
 from barograph.metrics.tracks import Track, scheduled_rows
 

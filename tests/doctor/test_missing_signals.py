@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barograph.diagnosis.diagnose import HELPFUL, LEARNT_FROM, Diagnosis, diagnose
-from barograph.diagnosis.rules.rule import RULES, Case, LoggedAttempt, signal_words
+from barograph.diagnosis.rule import Case, LoggedAttempt, signal_words
+from barograph.diagnosis.rules import RULES
 from barograph.metrics.tracks import Track
 
 ROWS = 120

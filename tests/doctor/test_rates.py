@@ -7,7 +7,7 @@ import pytest
 from barograph.diagnosis import rates
 from barograph.diagnosis.__main__ import page
 from barograph.diagnosis.rates import measured, rate_of
-from barograph.diagnosis.rules.rule import RULES
+from barograph.diagnosis.rules import RULES
 
 DOCS = Path(__file__).parents[2] / "docs" / "doctor.md"
 

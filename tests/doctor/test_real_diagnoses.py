@@ -4,7 +4,6 @@ The logs are found through BAROGRAPH_REALRUNS (default ../shared/realruns); with
 """
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,10 @@ import pytest
 from barograph.diagnosis.diagnose import Diagnosis, case_of, diagnose
 from barograph.importers.opening import open_run
 from barograph.journal.findings import Finding
+from checked_runs import CHECKED, FOLDER
 
-FOLDER = Path(os.environ.get("BAROGRAPH_REALRUNS", "../shared/realruns"))
-TRUTH = json.loads((FOLDER / "truth.json").read_text()) if (FOLDER / "truth.json").exists() else []
+JUDGED = json.loads((FOLDER / "truth.json").read_text()) if (FOLDER / "truth.json").exists() else []
+TRUTH = [judged for judged in JUDGED if judged["id"] in CHECKED]
 
 
 def with_explained(found: tuple[Finding, ...]) -> Iterator[Finding]:

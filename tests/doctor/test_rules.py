@@ -12,7 +12,8 @@ import pytest
 
 from barograph.diagnosis.__main__ import page
 from barograph.diagnosis.diagnose import Diagnosis, diagnose
-from barograph.diagnosis.rules.rule import RULES, Case, LoggedAttempt, number, signal_words, spells
+from barograph.diagnosis.rule import Case, LoggedAttempt, number, signal_words, spells
+from barograph.diagnosis.rules import RULES
 from barograph.metrics.tracks import Track
 
 ROWS = 120

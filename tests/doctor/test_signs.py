@@ -12,7 +12,7 @@ from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.resolution import RunNames
 from barograph.diagnosis.crucial import RULES_OF, WORDS, Sign
 from barograph.diagnosis.diagnose import Diagnosis, diagnose
-from barograph.diagnosis.rules.rule import RULES
+from barograph.diagnosis.rules import RULES
 from barograph.diagnosis.signals import collect
 
 RANDOM = np.random.default_rng(3)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from barograph.diagnosis.diagnose import diagnose
-from barograph.diagnosis.rules.rule import Case, LoggedAttempt
+from barograph.diagnosis.rule import Case, LoggedAttempt
 from barograph.journal.findings import Finding
 from barograph.metrics.tracks import Track
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from barograph.diagnosis.rates import ORIGINS, measured, rate_of
-from barograph.diagnosis.rules import critic, learning_signal, off_policy, policy, rewards, schedule, system
-from barograph.diagnosis.rules.rule import RULES, Rule
+from barograph.diagnosis.rule import Rule
+from barograph.diagnosis.rules import RULES, critic, learning_signal, off_policy, policy, rewards, schedule, system
 from barograph.diagnosis.signals import FAMILIES, SIGNALS
 
 HEAD = """\

@@ -10,7 +10,7 @@ import numpy as np
 
 from barograph.catalogue.crucial import CRUCIAL, CrucialValue
 from barograph.catalogue.spec import Text
-from barograph.diagnosis.rules.rule import Case, number
+from barograph.diagnosis.rule import Case, number
 from barograph.journal.findings import SEVERITIES, Finding
 from barograph.metrics.tracks import Track
 

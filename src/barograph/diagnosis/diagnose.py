@@ -16,10 +16,9 @@ from barograph.base.formatting import counted
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import Text
 from barograph.diagnosis.crucial import Sign, signs_of
-from barograph.diagnosis.rules.rule import (
+from barograph.diagnosis.rule import (
     MIN_ROWS,
     RISING_EFFECT,
-    RULES,
     Case,
     LoggedAttempt,
     Rule,
@@ -33,6 +32,7 @@ from barograph.diagnosis.rules.rule import (
     topic_of,
     unmeasured,
 )
+from barograph.diagnosis.rules import RULES
 from barograph.diagnosis.signals import collect
 from barograph.importers.summary import run_names
 from barograph.journal.findings import SEVERITIES, Finding

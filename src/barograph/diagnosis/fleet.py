@@ -11,7 +11,7 @@ from typing import Any
 from barograph.catalogue.spec import Text
 from barograph.diagnosis.diagnose import VERDICTS
 from barograph.diagnosis.health import FoundRule, Health
-from barograph.diagnosis.rules.rule import RULES
+from barograph.diagnosis.rules import RULES
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from barograph.catalogue.names import Match
 from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import Text
-from barograph.diagnosis.rules.rule import Case
+from barograph.diagnosis.rule import Case
 from barograph.metrics.tracks import Track
 
 SIGNALS: dict[str, tuple[str, ...]] = {

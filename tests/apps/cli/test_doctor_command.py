@@ -10,7 +10,7 @@ import pytest
 
 import barograph
 from barograph.apps.cli import main
-from barograph.diagnosis.rules.rule import RULES
+from barograph.diagnosis.rules import RULES
 
 
 def write_log(path: Path, dead: bool, rows: int = 60, changes: Mapping[str, Any] | None = None) -> Path:

@@ -29,7 +29,7 @@ from barograph.journal.read.status import Glance
 
 if TYPE_CHECKING:
     from barograph.diagnosis.diagnose import Diagnosis
-    from barograph.diagnosis.rules.rule import Rule
+    from barograph.diagnosis.rule import Rule
     from barograph.journal.view import View
 
 EXIT_SEVERITIES = ("info", "warning", "critical")
@@ -178,7 +178,7 @@ def _exit_code(diagnosis: Diagnosis, fail_on: str) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from barograph.diagnosis.rules.rule import RULES
+    from barograph.diagnosis.rules import RULES
 
     if options.explain != "all" and options.explain not in RULES:
         import difflib
@@ -201,7 +201,7 @@ def _explain(options: argparse.Namespace) -> int:
 def _details(rule: Rule, lang: str) -> Iterator[str]:
     """Yield what to do about a finding of a rule, what the rule needs, and where it is from."""
     from barograph.diagnosis.rates import rate_of
-    from barograph.diagnosis.rules.rule import signal_words
+    from barograph.diagnosis.rule import signal_words
 
     words = {"needs": signal_words(rule.needs).get(lang), "explains": ", ".join(rule.explains)}
     words["measured"] = rate_of(rule.id).get(lang)

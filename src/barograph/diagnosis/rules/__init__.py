@@ -1,4 +1,6 @@
-"""What a rule judges and what it is (`rule`), and the rules by what they look at.
+"""The rules, by what they look at. Importing this package registers them, in this order."""
 
-`rule` knows nothing of the rules; `doctor.diagnose` imports all of them.
-"""
+from barograph.diagnosis.rule import RULES
+from barograph.diagnosis.rules import critic, learning_signal, off_policy, policy, rewards, schedule, system
+
+__all__ = ["RULES", "critic", "learning_signal", "off_policy", "policy", "rewards", "schedule", "system"]

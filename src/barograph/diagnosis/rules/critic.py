@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from barograph.diagnosis.rules.rule import Case, RuleReading, Unmeasured, after, graded, rule, unmeasured
+from barograph.diagnosis.rule import Case, RuleReading, Unmeasured, after, graded, rule, unmeasured
 from barograph.metrics.tracks import MAX_WINDOW
 
 WARM_UP = 20  # rows in which an untrained critic is far off

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from barograph.diagnosis.rules.rule import (
+from barograph.diagnosis.rule import (
     Case,
     RuleReading,
     Unmeasured,

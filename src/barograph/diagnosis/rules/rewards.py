@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from barograph.base.arrays import Floats, Ints
-from barograph.diagnosis.rules.rule import (
+from barograph.diagnosis.rule import (
     STUCK_STEPS,
     Case,
     Flags,

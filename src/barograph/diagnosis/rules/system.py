@@ -8,7 +8,7 @@ import numpy as np
 
 from barograph.base.arrays import Floats
 from barograph.catalogue.spec import Text
-from barograph.diagnosis.rules.rule import (
+from barograph.diagnosis.rule import (
     NOTHING,
     Case,
     Flags,
