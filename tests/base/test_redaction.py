@@ -119,7 +119,7 @@ def test_nothing_that_a_run_writes_or_prints_contains_a_secret(tmp_path: Path):
     distribution = tmp_path / "keyed-1.dist-info"
     distribution.mkdir()
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: keyed\nVersion: 1\n")
-    (distribution / "entry_points.txt").write_text("[barograph.delivery.trackers]\nkeyed = keyed:Keyed\n")
+    (distribution / "entry_points.txt").write_text("[barograph.trackers]\nkeyed = keyed:Keyed\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "BAROGRAPH_DIR": str(tmp_path / "runs")}
     done = subprocess.run(
         [sys.executable, "train.py", "--wandb.api_key=S3CR3Tseven"], cwd=tmp_path, env=environment,

@@ -143,8 +143,8 @@ def test_without_a_name_all_families_are_listed(arguments: list[str], capsys: py
 def test_a_terminal_gets_colour():
     """On a real terminal the same text has escape codes."""
     code = (
-        "import argparse\nfrom barograph.apps.cli import explain\np = argparse.ArgumentParser()\n"
-        "explain.add_arguments(p)\nexplain.run(p.parse_args(['val/ratio', '--lang', 'en']))"
+        "import argparse\nfrom barograph.apps.cli import names\np = argparse.ArgumentParser()\n"
+        "names.add_explain_arguments(p)\nnames.run_explain(p.parse_args(['val/ratio', '--lang', 'en']))"
     )
     leader, follower = pty.openpty()
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80"}

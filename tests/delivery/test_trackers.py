@@ -131,7 +131,7 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Recorder]:
     distribution = tmp_path / "site" / "recorder-1.dist-info"
     distribution.mkdir(parents=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: recorder\nVersion: 1\n")
-    (distribution / "entry_points.txt").write_text(f"[barograph.delivery.trackers]\nrecorder = {__name__}:Recorder\n")
+    (distribution / "entry_points.txt").write_text(f"[barograph.trackers]\nrecorder = {__name__}:Recorder\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setitem(sys.modules, __name__, sys.modules[Recorder.__module__])
     return Recorder

@@ -94,7 +94,7 @@ def offer(site: Path) -> None:
     (site / "kept_trackers.py").write_text(MODULE)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kept\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[barograph.delivery.trackers]\nkept = kept_trackers:Kept\nmarked = kept_trackers:Marked\n"
+        "[barograph.trackers]\nkept = kept_trackers:Kept\nmarked = kept_trackers:Marked\n"
     )
 
 

@@ -16,10 +16,10 @@ import torch.distributed as dist
 from test_harness import OPTIONS, make
 
 import barograph
-from barograph.base.process import distributed
 from barograph.metrics.batch.arrays import TOKEN_FIELDS, Batch
 from barograph.metrics.batch.step import Measurement
 from barograph.metrics.rollouts import wire
+from barograph.recording import collectors
 
 ROWS, WIDTH = 24, 12  # whole groups of 3 and episodes of 2 for 1, 2 and 4 processes
 COLLECTIVES = (
@@ -161,9 +161,9 @@ class Process:
         run = self.start("failing_exchange")
         run.measure(self.batch(), part=None, **OPTIONS)
         self._report(run, 0)
-        kept, distributed.exchange = distributed.exchange, _fail
+        kept, collectors.exchange = collectors.exchange, _fail
         values = run.commit(0, gather=True)
-        distributed.exchange = kept
+        collectors.exchange = kept
         return self.result(run, values)
 
     def partly_disabled(self) -> Result:

@@ -265,7 +265,7 @@ def test_a_choice_that_fails_on_a_device_is_reported_and_not_tried_again(monkeyp
     monkeypatch.setattr(passes, "unable", [])
     monkeypatch.setattr(passes, "on_device", lambda batch: True)
     monkeypatch.setattr(passes, "_kernels", lambda kind: passes)
-    monkeypatch.setattr(passes, "launch", launch)
+    monkeypatch.setattr(passes, "queue_kernel", launch)
     told: list[str] = []
     for _ in range(3):
         measurement = Measurement(report=lambda what, error: told.append(f"{what}: {error}"))
@@ -290,7 +290,7 @@ def test_a_failure_that_is_remembered_keeps_no_tensors(monkeypatch: pytest.Monke
         monkeypatch.setattr(passes, name, [])
     monkeypatch.setattr(passes, "on_device", lambda batch: True)
     monkeypatch.setattr(passes, "_kernels", lambda kind: passes)
-    monkeypatch.setattr(passes, "launch", launch)
+    monkeypatch.setattr(passes, "queue_kernel", launch)
     given = as_torch(arrays())
     held = weakref.ref(given["old_log_probs"])
     measurement = Measurement(report=lambda what, error: None)

@@ -38,7 +38,7 @@ def test_tokens_are_copied_when_they_are_asked_for(monkeypatch: pytest.MonkeyPat
     """The end of a step copies only which sequences were chosen, with its results; then their memory is used again."""
     asked = []
     monkeypatch.setattr(results, "copied_on_side_stream", lambda tensor: asked.append(tensor) or tensor.clone())
-    monkeypatch.setattr(results, "_spare", {})
+    monkeypatch.setattr(results, "_spare_tokens", {})
     layout = outline.RowLayout(("random",), ("log_probs",), False, 2, 16, description=32)
     memory = results.ResultMemory(torch.device("cpu"))
     words = results.TokenMemory.on(memory.device, layout.token_words)
@@ -65,7 +65,7 @@ def test_tokens_are_copied_when_they_are_asked_for(monkeypatch: pytest.MonkeyPat
 
 def test_memory_of_tokens_is_bounded_where_every_step_has_another_width(monkeypatch: pytest.MonkeyPatch):
     """Smaller memory makes room for larger, and no more than that of two steps waits for its next use."""
-    monkeypatch.setattr(results, "_spare", {})
+    monkeypatch.setattr(results, "_spare_tokens", {})
     for size in (100, 40, 300, 299, 7):
         used = [results.TokenMemory.on(torch.device("cpu"), size) for _ in range(3)]
         assert all(words.size >= size for words in used)
@@ -78,7 +78,7 @@ def test_memory_of_tokens_is_bounded_where_every_step_has_another_width(monkeypa
 
 def test_the_next_step_uses_the_memory_of_the_results(monkeypatch: pytest.MonkeyPatch):
     """On the same stream; two steps at a time have memory of their own."""
-    for name in ("_spare", "_last_words"):
+    for name in ("_spare_chunks", "_last_words"):
         monkeypatch.setattr(results, name, {})
     stream = 1
     monkeypatch.setattr(results, "current_stream", lambda device: stream)
@@ -106,7 +106,7 @@ def test_the_next_step_uses_the_memory_of_the_results(monkeypatch: pytest.Monkey
 
 def test_the_memory_of_an_unusually_large_step_is_freed(monkeypatch: pytest.MonkeyPatch):
     """After some steps that need less than half of it."""
-    for name in ("_spare", "_last_words"):
+    for name in ("_spare_chunks", "_last_words"):
         monkeypatch.setattr(results, name, {})
     sizes = []
     for words in (1000, *[100] * 10):

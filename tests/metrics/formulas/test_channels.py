@@ -1,7 +1,7 @@
 """The declarations of channels, and the Triton kernel's formulas, which repeat them by name."""
 
 import ast
-import inspect
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from barograph.metrics.batch.step import PARTS
 from barograph.metrics.formulas import table
 from barograph.metrics.formulas.channels import CHANNELS, Tokens
 
-KERNELS = inspect.getsourcefile(table).replace("rows.py", "rows_triton.py")
+KERNELS = Path(table.__file__).parents[1] / "gpu" / "rows_triton.py"
 OPTIONS = Options.from_keywords({"dual_clip": 3.0, "value_clip": 0.2, "truncate": 2.0, "reject": ("token", 0.5, 2.0)})
 
 
