@@ -18,8 +18,8 @@ from test_harness import OPTIONS, make
 import barograph
 from barograph.metrics.batch.arrays import TOKEN_FIELDS, Batch
 from barograph.metrics.batch.step import Measurement
-from barograph.metrics.rollouts import wire
 from barograph.recording import collectors
+from barograph.recording.collectors import rollouts
 
 ROWS, WIDTH = 24, 12  # whole groups of 3 and episodes of 2 for 1, 2 and 4 processes
 COLLECTIVES = (
@@ -149,11 +149,11 @@ class Process:
         run = self.start("failing_report")
         run.measure(self.batch(), **OPTIONS)
         run.rollouts().add(str(self.rank), {"reward": 1.0})
-        kept = wire.encode
+        kept = rollouts.encode
         if self.rank == self.size - 1:
-            wire.encode = _fail
+            rollouts.encode = _fail
         values = run.commit(0, gather=True)
-        wire.encode = kept
+        rollouts.encode = kept
         return self.result(run, values)
 
     def failing_exchange(self) -> Result:
