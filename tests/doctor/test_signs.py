@@ -60,6 +60,16 @@ def test_the_reward_should_rise():
     assert signs({"objective/scores": jumped})["reward"].text.en.startswith("has risen, 0.1")
 
 
+def test_a_trend_of_the_reward_has_to_be_clear():
+    """It rises where chance would do it in less than 1 %; it has risen where it is three deviations above its start."""
+    noise, line = np.random.default_rng(1).normal(size=60), np.linspace(0, 1, 60)
+    for rise, words in ((1.285, "no clear trend, 0.244 → 0.926"), (1.287, "rising, 0.245 → 0.928")):
+        assert signs({"objective/scores": (noise + rise * line).tolist()})["reward"].text.en == words
+    for level, words in ((0.299, "no clear trend, 0.259 → 0.299"), (0.301, "has risen, 0 → 0.301, and is flat now")):
+        flat = [0.0] * 3 + (level + np.resize([0.1, -0.1], 57)).tolist()
+        assert signs({"objective/scores": flat})["reward"].text.en == words
+
+
 def test_reward_and_score_are_two_signs_where_both_are_logged():
     """Where the score is the only reward, it is listed once."""
     both = signs({"objective/rlhf_reward": RISING, "objective/scores": RISING})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barograph.base.errors import LogError
-from barograph.importers.imported import Given, ImportedLog
+from barograph.importers.imported import Given, ImportedLog, LogFacts, log_files
 from barograph.importers.opening import open_run
 from barograph.importers.reading.log import Log
 from barograph.journal.format.folder import read_run_info
@@ -48,6 +48,30 @@ def test_a_last_line_that_waited_is_read_by_the_next_opening(tmp_path: Path, mon
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + 10)
     assert open_run(log).steps == (1, 2)
+
+
+def test_a_log_that_changed_just_now_waits_until_it_is_at_rest_or_gone(tmp_path: Path):
+    """What waits is looked at again although the file is the same; facts about it are not kept."""
+    log = write(tmp_path / "a.jsonl", range(3))
+    imported = ImportedLog(Log(log, "json_lines"), tmp_path / "kept")
+    assert not imported.waits
+    imported.update()
+    assert imported.waits
+    facts = LogFacts(tmp_path)
+    facts.keep(imported, log_files(imported.log))
+    assert facts.known(imported.log, log_files(imported.log)) is None
+    passed = time.time() - 10
+    os.utime(log, (passed, passed))
+    imported.update()
+    assert not imported.waits
+    facts.keep(imported, log_files(imported.log))
+    assert facts.known(imported.log, log_files(imported.log)) is not None
+    write(log, range(3, 4), "a")
+    imported.update()
+    assert imported.waits
+    log.unlink()
+    imported.update()
+    assert not imported.waits
 
 
 def test_a_journal_stays_when_its_log_is_gone(tmp_path: Path):

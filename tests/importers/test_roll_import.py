@@ -8,6 +8,10 @@ import pytest
 from console_logs import imported, mutated, points, unread, write
 from omegaconf import OmegaConf
 
+from barograph.importers.formats.consoles import roll
+from barograph.importers.logs import logs_at
+from barograph.importers.reading.log import look_at
+
 CONFIG = {"exp_name": "agentic-7b", "seed": 42, "rollout": {"lr": 1e-06, "stop": ["a: b", None]}, "api_key": "k" * 40}
 CONFIG_LINES = [
     "",
@@ -49,6 +53,33 @@ def test_the_rows_of_the_tracker_are_read(tmp_path: Path):
     assert (view.info.name, view.info.producer) == ("agentic-7b", "roll")
     assert (view.status.word, view.status.reason) == ("finished", f"line {len(lines)}: pipeline complete!")
     assert unread(view) == []
+
+
+NO_ROLL_LOGS = [
+    ["metrics_tag: see the tracker", "loss: 0.5"],
+    ['metrics_tag: {"step": 1, "loss": 0.5}'],
+    ['metrics_tag: {"step": 1, "metrics": 0.5}'],
+    ['[PID 7] {"loss": 0.5}', "pipeline step 0 finished"],
+    [logged("no numbers"), logged("pipeline step 0 finished")],
+    [logged('{"loss": "low"}'), logged("pipeline step 0 finished")],
+    [logged('{"loss": 0.5}'), logged("step 0 finished")],
+    ['{"loss": 0.5}', "pipeline step 0 finished"],
+]
+
+
+def test_a_log_with_words_of_roll_is_no_roll_log(tmp_path: Path):
+    """Neither one without the tracker's metrics, nor one without what its logger puts before a pipeline's."""
+    for lines in NO_ROLL_LOGS:
+        seen = look_at(write(tmp_path / "run.log", lines))
+        assert seen is not None
+        assert not roll.matches(seen), lines
+
+
+def test_one_line_of_a_pipeline_and_one_of_its_steps_are_a_roll_log(tmp_path: Path):
+    """Or one line of the tracker."""
+    pipeline = [logged('{"loss": 0.5}'), logged("pipeline step 0 finished")]
+    for name, lines in (("a.log", pipeline), ("b.log", [tagged(0, loss=0.5)])):
+        assert [log.format for log in logs_at(write(tmp_path / name, lines))] == ["roll_console"]
 
 
 def test_without_a_tracker_the_metrics_of_the_pipeline_are_read(tmp_path: Path):
