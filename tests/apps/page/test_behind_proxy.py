@@ -32,7 +32,7 @@ def client(tmp_path: Path) -> TestClient:
 def test_a_proxy_may_remove_the_base_path_and_replace_the_host_or_not(base: str, host: str, client: TestClient):
     """Either way the page and the API are served, and the page's files are found."""
     headers = {**BEARER, "host": host}
-    for path in ("/", "/api/runs", "/page.css", "/bundle/page.js"):
+    for path in ("/", "/api/runs", "/bundle/page.css", "/bundle/page.js"):
         assert client.get(f"{base}{path}", headers=headers).status_code == 200
     assert client.get(f"{base}/api/runs", headers={**headers, "host": "evil.example"}).status_code == 421
     assert client.get(f"{base}/api/runs", headers={"host": host}).status_code == 401

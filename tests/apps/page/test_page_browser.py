@@ -1,5 +1,6 @@
 """The page in a real browser: every view in both languages, and its interactions."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -430,11 +431,14 @@ def test_the_first_view_stays_small(serve: Serve, demo: barograph.Run, sweep: Pa
 
 
 def test_vendored_files_have_their_version_and_licence():
-    """The libraries for plots, markdown and formulas are the only code of others, with versions in the file names."""
+    """The libraries of plots, markup, markdown and formulas are the only code of others, with versions in the names."""
     assert {file.name for file in (WEB / "vendor").iterdir()} == {
         "uPlot-1.6.32.min.js", "uPlot-1.6.32.min.css", "uPlot-1.6.32.LICENSE.txt",
         "marked-18.2.0.min.js", "marked-18.2.0.LICENSE.txt", "temml-0.13.5.min.js", "temml-0.13.5.LICENSE.txt",
+        "lit-html-3.3.3.LICENSE.txt",
     }  # fmt: skip
+    package = json.loads((Path(__file__).parents[3] / "package.json").read_text(encoding="utf-8"))
+    assert package["devDependencies"]["lit-html"] == "3.3.3"  # it is in the bundle
 
 
 def test_the_last_step_of_a_run_is_drawn(serve: Serve, visit: Open):

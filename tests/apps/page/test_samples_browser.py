@@ -106,7 +106,9 @@ def test_a_view_is_loaded_when_it_is_opened(serve: Serve, visit: Open, shapes: b
     """Until then its script is not requested, nor what it shares with reports."""
     page = visit(f"{serve().base_url}/?run=shapes&tab=overview&lang=en")
     page.wait_for_selector(".view.overview > *")
-    scripts = "() => performance.getEntriesByType('resource').map(one => one.name).filter(one => /bundle/.test(one))"
+    scripts = (
+        "() => performance.getEntriesByType('resource').map(one => one.name).filter(one => /bundle.*js/.test(one))"
+    )
     assert [Path(script).name for script in page.evaluate(scripts)] == ["page.js"]
     page.click("nav.tabs >> text=Samples")
     page.wait_for_selector(".sample-row")

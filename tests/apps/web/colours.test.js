@@ -32,7 +32,7 @@ test("more runs than colours use the palette again", () => {
 });
 
 test("the colours of both themes differ from each other and from the card", () => {
-  const css = readFileSync("src/barograph/apps/page/web/page.css", "utf8");
+  const css = readFileSync("src/barograph/apps/page/web/styles/base.css", "utf8");
   for (const theme of css.split("{").slice(1, 3)) {
     const value = (name) => theme.match(new RegExp(`${name}: (#\\w+);`))[1];
     const palette = Array.from({ length: PALETTE_SIZE }, (_, i) => value(`--s${i}`));

@@ -3,7 +3,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 // The modules read the address of the page when they are loaded.
-globalThis.document = { getElementById: () => null, createElement: () => ({ setAttribute() {}, append() {} }) };
+globalThis.document = {
+  getElementById: () => null,
+  createElement: () => ({ setAttribute() {}, append() {} }),
+  createTreeWalker: () => ({}), // of lit-html
+};
 globalThis.location = { protocol: "http:", search: "?run=a", hash: "", pathname: "/" };
 globalThis.addEventListener = () => {};
 let told = 0;

@@ -80,27 +80,32 @@ def _load(file: Path) -> StaticFile:
 
 BUNDLE = "bundle/report.js"
 
+STYLES = "bundle/page.css"
+
 PLOT_LIBRARY = "vendor/uPlot-1.6.32.min"
 
 TEXT_LIBRARIES = {"vendor/marked-18.2.0.min": "marked", "vendor/temml-0.13.5.min": "Temml"}
 """Libraries that render the texts of samples and notes, with their names."""
 
+BUNDLED = {"vendor/lit-html-3.3.3": "lit-html"}
+"""The library in the page's own script, with its name."""
+
 
 def report_page(data: dict[str, Any], web: Path = WEB) -> str:
     """Return the HTML of a report; ``data`` is the result of ``report_data`` or of ``with_curves``."""
-    styles = [_read(web, f"{PLOT_LIBRARY}.css"), _read(web, "page.css")]
+    style = _read(web, STYLES)
     libraries = {PLOT_LIBRARY: "uPlot"} | (TEXT_LIBRARIES if data.get("samples") or "blocks" in data else {})
     scripts = [*(_read(web, f"{library}.js") for library in libraries), _read(web, BUNDLE)]
-    policy = f"default-src 'none'; img-src data: blob:; script-src {_hashes(scripts)}; style-src {_hashes(styles)}"
+    policy = f"default-src 'none'; img-src data: blob:; script-src {_hashes(scripts)}; style-src {_hashes([style])}"
     title = str(data["title"] if "blocks" in data else data["details"]["info"].get("name") or "run")
     return "\n".join((
         "<!doctype html>",
-        _licence_notice(web, libraries),
+        _licence_notice(web, libraries | BUNDLED),
         '<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{_escape(title)} · barograph</title>",
-        *(f"<style>{style}</style>" for style in styles),
+        f"<style>{style}</style>",
         "</head>\n<body>",
         f'<script type="application/json" id="report-data">{_json_for_html(data)}</script>',
         *(f"<script>{script}</script>" for script in scripts[:-1]),

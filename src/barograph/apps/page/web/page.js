@@ -173,18 +173,30 @@ function render() {
   if (!shownList().newest) return stage.replaceChildren(emptyState(t("no_runs"), t("no_runs_do")));
   const run = runs.get(key);
   const chosen = selectedRuns();
+  const host = el("div", { class: `view ${getState("tab")}` });
   const context = {
     run: key,
     name: run?.name ?? key,
     colour: colourOf(key),
     chosen,
+    load: (request) => answerFor(host, request),
     fail: showError,
     rerender: render,
   };
-  const host = el("div", { class: `view ${getState("tab")}` });
   stage.replaceChildren(missingNote(key) ?? "", host);
   openView(host, context).catch(showError);
   if (!hasOwnMarks() && !hasMarks(key)) updateMarks();
+}
+
+// What a view asked for; null where that failed, which is said, or where another view is open by now.
+async function answerFor(host, request) {
+  try {
+    const answer = await request;
+    return host.isConnected ? answer : null;
+  } catch (problem) {
+    showError(problem);
+    return null;
+  }
 }
 
 async function openView(host, context) {

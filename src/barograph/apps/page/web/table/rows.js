@@ -41,8 +41,8 @@ export function runRow({ key, inside, isBase }, table, actions) {
   );
 }
 
-function baselineItem(key, { base }, { setBase }) {
-  return [base === key ? t("unset_baseline") : t("set_baseline"), () => setBase(base === key ? "" : key)];
+function baselineItem(key, { base }, actions) {
+  return [base === key ? t("unset_baseline") : t("set_baseline"), () => actions.setBase(base === key ? "" : key)];
 }
 
 function runCell(key, column, place, { data, numeric, base }) {
@@ -123,13 +123,13 @@ function groupCell(column, group, value, { data, numeric }) {
   return el("div", { class: `grid-cell${numeric.has(column) ? " number" : ""}`, role: "cell", text });
 }
 
-function tickBox(keys, label, { selected }, { tick }) {
+function tickBox(keys, label, { selected }, actions) {
   const isSelected = keys.every((key) => selected.has(key));
   return el("input", {
     type: "checkbox",
     "aria-label": `${t("select_run")}: ${label}`,
     checked: isSelected,
     style: isSelected && keys.length === 1 ? { "accent-color": seriesColour(colourOf(keys[0])) } : {},
-    onclick: (event) => tick(event, keys),
+    onclick: (event) => actions.tick(event, keys),
   });
 }

@@ -1,6 +1,8 @@
 // Creation of elements. Logged text always becomes a text node, never markup.
+import { fragmentOf } from "./html.js";
 
-// Create an element. `on…` props are listeners, `text` is its text, a null or false prop is left out.
+// Create an element. `on…` props are listeners, `text` is its text, a null or false prop is left out; a child may be a
+// template.
 export function el(tag, props = {}, ...children) {
   return fill(document.createElement(tag), props, children);
 }
@@ -20,7 +22,8 @@ function fill(node, props, children) {
     else if (name === "style") for (const [key, given] of Object.entries(value)) node.style.setProperty(key, given);
     else if (!name.startsWith("aria-") || value !== true) node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
+  const given = children.flat(2).filter((child) => child !== null && child !== undefined && child !== false);
+  node.append(...given.map((child) => (child._$litType$ ? fragmentOf(child) : child)));
   return node;
 }
 

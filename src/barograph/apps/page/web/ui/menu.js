@@ -20,6 +20,15 @@ export function openMenuAt(button, ...children) {
   };
 }
 
+// Open a menu of these items, [label, work]; the chosen one's work begins after it is closed.
+export function openMenuOf(button, items) {
+  const choose = (work) => {
+    close();
+    work();
+  };
+  const close = openMenuAt(button, ...items.map(([label, work]) => menuItem(label, () => choose(work))));
+}
+
 // A line of a menu.
 export function menuItem(label, work) {
   return el("button", { role: "menuitem", text: label, onclick: work });

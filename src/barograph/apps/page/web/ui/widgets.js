@@ -4,6 +4,7 @@ import { addressWith, getState, setState, typeState } from "../data/url_state.js
 import { t } from "../text/language.js";
 import { el } from "./dom.js";
 import { parseFilter } from "./filter.js";
+import { html } from "./html.js";
 import { closeTooltip } from "./tooltip.js";
 
 // The signs of the doctor's verdicts.
@@ -11,12 +12,10 @@ export const SYMBOLS = { good: "✓", watch: "!", bad: "×", unknown: "?" };
 
 // The doctor's verdict on a run, above what is said about it.
 export function verdictBanner(word, ...content) {
-  return el(
-    "section",
-    { class: `banner card ${word}` },
-    el("span", { class: "verdict", "aria-hidden": "true", text: SYMBOLS[word] }),
-    el("div", {}, el("h1", { text: t(`health_${word}`) }), ...content),
-  );
+  return html`<section class="banner card ${word}">
+    <span class="verdict" aria-hidden="true">${SYMBOLS[word]}</span>
+    <div><h1>${t(`health_${word}`)}</h1>${content}</div>
+  </section>`;
 }
 
 export function emptyState(reason, advice) {

@@ -10,13 +10,14 @@ import { joinedChart, metricChart } from "../charts/metric_chart.js";
 import { PanelCard } from "../charts/panel_card.js";
 import { editPanel } from "../charts/panel_editor.js";
 import { panelChart, readPanels } from "../charts/panels.js";
+import { drawSection, sectionLink, toggleSection } from "../charts/sections.js";
 import { SeriesStore } from "../charts/store.js";
 import { viewsButton } from "../charts/views_menu.js";
 import { colourSwatch } from "../colour_menu.js";
 import { fetchJson, runPath } from "../data/api.js";
 import { report } from "../data/report.js";
 import { selectedRuns } from "../data/runs.js";
-import { getList, getState, packList, setState } from "../data/url_state.js";
+import { getList, getState, setState } from "../data/url_state.js";
 import { localized, t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
@@ -26,143 +27,138 @@ import { notComparablePanel } from "./not_comparable.js";
 
 const MAX_RUNS = 32; // that the server compares
 
-export function chartsView(host, context) {
-  const store = new SeriesStore();
-  const families = el("nav", { class: "families", "aria-label": t("families") });
-  const body = el("div");
-  const apart = el("div");
-  const count = el("span", { class: "quiet" });
-  const filter = filterField(t("filter"));
-  const switches = chartSwitches(() => openEditor(readPanels().length, { metrics: [] }));
-  let bar = null;
-  let data = null;
-  let drawn = new Map(); // every chart as a card shows it, by key
-  let flat = null; // the keys of the charts that show nothing, once they were looked for
-  let linked = ""; // the name in the URL whose chart was brought into view
+export const chartsView = (host, context) => new ChartsView(host, context);
 
-  function openEditor(number, panel) {
-    editPanel(number, panel, [...drawn.values()]);
+class ChartsView {
+  constructor(host, context) {
+    this.host = host;
+    this.context = context;
+    this.store = new SeriesStore();
+    this.families = el("nav", { class: "families", "aria-label": t("families") });
+    this.body = el("div");
+    this.apart = el("div");
+    this.count = el("span", { class: "quiet" });
+    this.filter = filterField(t("filter"));
+    this.switches = chartSwitches(() => this.addPanel([]));
+    this.bar = null;
+    this.data = null;
+    this.drawn = new Map(); // every chart as a card shows it, by key
+    this.flat = null; // the keys of the charts that show nothing, once they were looked for
+    this.linked = ""; // the name in the URL whose chart was brought into view
+    this.rebuild = debounce(150, () => this.build());
+    this.read();
   }
 
-  function build() {
+  async read() {
+    const data = await this.context.load(readCharts(this.context));
+    if (!data) return;
+    this.data = data;
+    this.flat = null;
+    this.drawn = new Map(data.charts.map((chart) => [chart.key, drawnChart(chart, data)]));
+    if (!this.bar) this.frame();
+    this.apart.replaceChildren(data.comparison ? (notComparablePanel(data.comparison) ?? "") : "");
+    this.build();
+  }
+
+  frame() {
+    const { chosen } = this.context;
+    this.bar = axisBar(this.data.axes, [this.filter]);
+    const bar = el("div", { class: "bar" }, this.bar.nodes, this.switches.nodes, this.count);
+    const legend = el("div", { class: "legend" }, chosen.length > 1 ? chosen.map(colourSwatch) : "");
+    this.host.append(bar, legend, this.families, this.body, this.apart);
+  }
+
+  build() {
+    const { data } = this;
     const isHiding = getState("flat") === "0";
-    if (isHiding && !flat) return findFlat();
-    const matches = filterPredicate(filter);
-    const pins = getList("pins");
+    if (isHiding && !this.flat) return this.findFlat();
+    const matches = filterPredicate(this.filter);
     const matching = data.charts.filter((chart) => chartTexts(chart, data.metrics[chart.metric]).some(matches));
-    const shown = matching.filter((chart) => !isHiding || !flat.has(chart.key));
-    const ofCharts = (key, title, intro, charts) => ({
-      key,
-      title,
-      intro,
-      count: charts.length,
-      make: () => charts.map(chartCard),
-    });
+    const shown = matching.filter((chart) => !isHiding || !this.flat.has(chart.key));
+    const sections = this.sections(shown, matches).filter((section) => section.count);
+    const made = sections.map((section) => drawSection(section, this.host.clientWidth));
+    this.families.replaceChildren(...made.map(sectionLink));
+    this.body.replaceChildren(...(made.length ? made.map(({ node }) => node) : [noCharts(data)]));
+    this.count.textContent = countText(shown.length, data.charts.length, matching.length - shown.length);
+    this.store.setCards(made.flatMap((one) => one.cards));
+    this.showLinked();
+  }
+
+  // The sections with their number of charts, and how to make the cards of each.
+  sections(shown, matches) {
+    const { data } = this;
+    const pins = getList("pins");
+    const ofCharts = (key, title, intro, charts) => {
+      return { key, title, intro, count: charts.length, make: () => charts.map((chart) => this.chartCard(chart)) };
+    };
     const pinned = pins.map((key) => data.charts.find((one) => one.key === key)).filter(Boolean);
-    const sections = [
-      { key: "panels", title: t("panels"), intro: "", count: readPanels().length, make: panelCards },
+    const families = sortByFamily(data.families).map(({ key, title, intro }) => {
+      const charts = shown.filter((chart) => chart.family === key && !pins.includes(chart.key));
+      return ofCharts(key, localized(title), localized(intro), charts);
+    });
+    return [
+      { key: "panels", title: t("panels"), intro: "", count: readPanels().length, make: () => this.panelCards() },
       ofCharts("pinned", t("pinned"), "", pinned),
-      ...sortByFamily(data.families).map(({ key, title, intro }) => {
-        const charts = shown.filter((chart) => chart.family === key && !pins.includes(chart.key));
-        return ofCharts(key, localized(title), localized(intro), charts);
-      }),
-      histogramSection(data.histograms.filter(matches), context),
+      ...families,
+      histogramSection(data.histograms.filter(matches), this.context),
     ];
-    const cards = [];
-    const made = sections
-      .filter((section) => section.count)
-      .map((section) => {
-        const isOpen = !getList("closed").includes(section.key);
-        const added = isOpen ? section.make() : [];
-        if (!section.fetchesItself) cards.push(...added);
-        return {
-          key: section.key,
-          title: section.title,
-          node: familySection(section, added, isOpen, host.clientWidth),
-        };
-      });
-    families.replaceChildren(...made.map(sectionLink));
-    body.replaceChildren(...(made.length ? made.map(({ node }) => node) : [noCharts(data)]));
-    const hidden = matching.length - shown.length;
-    count.textContent = [
-      t("shown", { n: shown.length, m: data.charts.length }),
-      hidden ? t("flat_hidden", { n: hidden }) : "",
-    ]
-      .filter(Boolean)
-      .join(" · ");
-    store.setCards(cards);
-    showLinked();
   }
 
   // Bring the chart that a link names into view, once; those beside it are of the same family.
-  function showLinked() {
+  showLinked() {
     const name = getState("look");
-    const chart = name && name !== linked ? findChart(name, data.charts) : null;
+    const chart = name && name !== this.linked ? findChart(name, this.data.charts) : null;
     if (!chart) return;
     if (getList("closed").includes(chart.family)) return toggleSection(chart.family); // which builds again
-    linked = name;
-    const node = body.querySelector(`.chart[data-name="${CSS.escape(chart.key)}"]`);
+    this.linked = name;
+    const node = this.body.querySelector(`.chart[data-name="${CSS.escape(chart.key)}"]`);
     node?.classList.add("chosen");
     node?.scrollIntoView({ block: "center" });
   }
 
-  function chartCard({ key }) {
-    const edit = () => openEditor(readPanels().length, { metrics: [key] });
-    return new ChartCard(store, { ...drawn.get(key), pinnable: true, edit });
+  chartCard({ key }) {
+    return new ChartCard(this.store, { ...this.drawn.get(key), pinnable: true, edit: () => this.addPanel([key]) });
   }
 
-  function panelCards() {
+  panelCards() {
     return readPanels().map((panel, number) => {
-      const chart = panelChart(panel, number, (name) => drawn.get(findChart(name, data.charts)?.key));
-      return new PanelCard(store, { ...chart, edit: () => openEditor(number, panel) });
+      const chart = panelChart(panel, number, (name) => this.drawn.get(findChart(name, this.data.charts)?.key));
+      return new PanelCard(this.store, { ...chart, edit: () => editPanel(number, panel, [...this.drawn.values()]) });
     });
   }
 
-  async function findFlat() {
-    try {
-      flat = await flatCharts([...drawn.values()]);
-    } catch (problem) {
-      return context.fail(problem);
-    }
-    if (host.isConnected) build();
+  addPanel(metrics) {
+    editPanel(readPanels().length, { metrics }, [...this.drawn.values()]);
   }
 
-  async function read() {
-    try {
-      data = await readCharts(context);
-    } catch (problem) {
-      return context.fail(problem);
-    }
-    if (!host.isConnected) return;
-    flat = null;
-    drawn = new Map(data.charts.map((chart) => [chart.key, drawnChart(chart, data)]));
-    if (!bar) {
-      bar = axisBar(data.axes, [filter]);
-      const legend = el("div", { class: "legend" }, context.chosen.length > 1 ? context.chosen.map(colourSwatch) : "");
-      host.append(el("div", { class: "bar" }, bar.nodes, switches.nodes, count), legend, families, body, apart);
-    }
-    apart.replaceChildren(data.comparison ? (notComparablePanel(data.comparison) ?? "") : "");
-    build();
+  async findFlat() {
+    this.flat = await this.context.load(flatCharts([...this.drawn.values()]));
+    if (this.flat) this.build();
   }
 
-  const rebuild = debounce(150, build);
-  read();
-  return {
-    update(news, changed) {
-      if (data && news.names !== undefined && news.names !== data.names) read();
-      else store.refresh(false, changed);
-    },
-    changed(names) {
-      if (!data) return;
-      bar.sync();
-      switches.sync();
-      if (names.includes("filter")) rebuild();
-      else if (names.some((name) => ["pins", "panels", "closed", "flat"].includes(name))) build();
-      else if (names.some((name) => ["from", "to", "x"].includes(name))) store.refresh(true);
-      else for (const card of store.cards) card.draw();
-    },
-    destroy: () => store.setCards([]),
-  };
+  update(news, changed) {
+    if (this.data && news.names !== undefined && news.names !== this.data.names) this.read();
+    else this.store.refresh(false, changed);
+  }
+
+  changed(names) {
+    if (!this.data) return;
+    this.bar.sync();
+    this.switches.sync();
+    if (names.includes("filter")) this.rebuild();
+    else if (names.some((name) => ["pins", "panels", "closed", "flat"].includes(name))) this.build();
+    else if (names.some((name) => ["from", "to", "x"].includes(name))) this.store.refresh(true);
+    else for (const card of this.store.cards) card.draw();
+  }
+
+  destroy() {
+    this.store.setCards([]);
+  }
+}
+
+function countText(shown, all, hidden) {
+  const text = t("shown", { n: shown, m: all });
+  return hidden ? `${text} · ${t("flat_hidden", { n: hidden })}` : text;
 }
 
 // The buttons for flat charts, new panels and saved views.
@@ -181,35 +177,6 @@ function chartSwitches(addPanel) {
   };
   sync();
   return { nodes: [flat, add, views?.button ?? ""], sync };
-}
-
-// A section whose title opens and closes it.
-function familySection({ key, title, intro, count }, cards, isOpen, width) {
-  const rows = Math.ceil(cards.length / Math.max(1, Math.floor((width + 12) / 342)));
-  // The height that the section will have: without it the scroll bar jumps while sections come into view.
-  const style = { "contain-intrinsic-size": `auto ${60 + 248 * rows}px` };
-  const toggle = el("button", {
-    class: "section-fold",
-    "aria-expanded": isOpen,
-    text: isOpen ? title : `${title} (${count})`,
-    onclick: () => toggleSection(key),
-  });
-  return el(
-    "section",
-    { class: "family", style, "data-section": key },
-    el("h2", {}, toggle),
-    intro && isOpen ? el("p", { class: "quiet", text: intro }) : null,
-    el(
-      "div",
-      { class: "charts-grid" },
-      cards.map((card) => card.node),
-    ),
-  );
-}
-
-function toggleSection(key) {
-  const closed = getList("closed");
-  setState({ closed: packList(closed.includes(key) ? closed.filter((one) => one !== key) : [...closed, key]) });
 }
 
 // The charts of the run in view, or of all selected runs, joined by what their names mean.
@@ -238,16 +205,6 @@ function findChart(name, charts) {
     (chart) => chart.metric === name,
   ];
   return tests.map((test) => charts.find(test)).find(Boolean);
-}
-
-// A link to a section; it opens one that is closed.
-function sectionLink({ key, title, node }) {
-  const onclick = (event) => {
-    event.preventDefault();
-    if (getList("closed").includes(key)) toggleSection(key);
-    (node.isConnected ? node : document.querySelector(`[data-section="${CSS.escape(key)}"]`))?.scrollIntoView();
-  };
-  return el("a", { href: "#", text: title, onclick });
 }
 
 function noCharts(data) {

@@ -26,107 +26,110 @@ const MAX_RUNS_IN_LEGEND = 24;
 const MAX_UNBROKEN = 16; // characters of a value: on a phone, "false" would have two lines
 
 export function compareView(host, context) {
-  if (context.chosen.length < 2) {
-    host.append(emptyState(t("choose_two")));
-    return {};
-  }
-  const filter = filterField(t("filter"));
-  const bar = axisBar(["step", "time", "relative", "tokens", "samples"], [filter]);
-  const grid = el("div", { class: "charts-grid" });
-  const count = el("span", { class: "quiet" });
-  const top = el("div");
-  const panels = el("div");
-  let store = new SeriesStore();
-  let data = null;
-  let grouped = null; // the answer of /api/groups, where a group has several runs
+  if (context.chosen.length > 1) return new CompareView(host, context);
+  host.append(emptyState(t("choose_two")));
+  return {};
+}
 
-  function build() {
-    const matches = filterPredicate(filter);
-    const shared = data.charts.filter((chart) => new Set(chart.lines.map((line) => line.run)).size > 1);
-    const shown = sortByFamily(
-      shared.filter((chart) => [comparedTitle(chart), ...chartTexts(chart, data.metrics[chart.metric])].some(matches)),
-      "family",
-    );
-    const cards = shown.map((chart) => new ChartCard(store, comparedChart(chart, data.metrics, grouped?.groups)));
-    grid.replaceChildren(...cards.map((card) => card.node));
-    if (!cards.length) grid.append(emptyState(t("nothing_found")));
-    count.textContent = t("shown", { n: shown.length, m: shared.length });
-    store.setCards(cards);
+class CompareView {
+  constructor(host, context) {
+    this.host = host;
+    this.context = context;
+    this.filter = filterField(t("filter"));
+    this.bar = axisBar(["step", "time", "relative", "tokens", "samples"], [this.filter]);
+    this.grid = el("div", { class: "charts-grid" });
+    this.count = el("span", { class: "quiet" });
+    this.store = new SeriesStore();
+    this.data = null;
+    this.grouped = null; // the answer of /api/groups, where a group has several runs
+    this.rebuild = debounce(150, () => this.build());
+    this.read();
   }
 
-  async function read() {
-    try {
-      [data, grouped] = await Promise.all([fetchJson("/api/compare", { run: context.chosen }), readGroups()]);
-    } catch (problem) {
-      return context.fail(problem);
-    }
-    if (!host.isConnected) return;
-    store.setCards([]);
-    store = grouped ? new BandStore() : new SeriesStore();
+  async read() {
+    const { chosen } = this.context;
+    const asked = Promise.all([fetchJson("/api/compare", { run: chosen }), readGroups(chosen)]);
+    const found = await this.context.load(asked);
+    if (!found) return;
+    [this.data, this.grouped] = found;
+    const { data, grouped } = this;
+    this.store.setCards([]);
+    this.store = grouped ? new BandStore() : new SeriesStore();
     const names = data.runs.map((one) => truncateEnd(runs.get(one.key)?.name ?? one.name));
-    host.replaceChildren(
-      top,
-      panels,
+    const isComparable = grouped && grouped.groups.length > 1 && grouped.chart;
+    const choose = { metric: (metric) => setState({ metric }), base: (against) => setState({ against }) };
+    this.host.replaceChildren(
+      el("div", { class: "legend compare-legend" }, groupingField(data), legend(data, names, grouped)),
+      isComparable ? verdictPanel(grouped, chartsOfGroups(data, grouped), choose) : "",
       grouped ? "" : differences(data, names),
-      el("div", { class: "bar" }, bar.nodes, count),
-      grid,
+      el("div", { class: "bar" }, this.bar.nodes, this.count),
+      this.grid,
       notComparablePanel(data) ?? "",
       grouped ? differences(data, names) : "",
     );
-    drawTop(names);
-    build();
+    this.build();
   }
 
-  // The selected runs in groups, where at least one group has several: by seeds if nothing else is chosen.
-  async function readGroups() {
-    if (getState("pool") === "none") return null;
-    const first = (keys) => [...keys, ...context.chosen.filter((key) => !keys.includes(key))];
-    const ask = (run) =>
-      fetchJson("/api/groups", {
-        run,
-        by: getList("pool").length ? getList("pool") : "seeds",
-        metric: getState("metric"),
-      });
-    const found = named(await ask(context.chosen));
-    if (!found.groups.some((group) => group.keys.length > 1)) return null;
-    const base = found.groups.find((group) => group.label === getState("against"));
-    return base && base !== found.groups[0] ? named(await ask(first(base.keys))) : found;
+  build() {
+    const { data, grouped, store } = this;
+    const matches = filterPredicate(this.filter);
+    const isFound = (chart) => [comparedTitle(chart), ...chartTexts(chart, data.metrics[chart.metric])].some(matches);
+    const shared = data.charts.filter((chart) => new Set(chart.lines.map((line) => line.run)).size > 1);
+    const shown = sortByFamily(shared.filter(isFound), "family");
+    const cards = shown.map((chart) => new ChartCard(store, comparedChart(chart, data.metrics, grouped?.groups)));
+    this.grid.replaceChildren(...cards.map((card) => card.node));
+    if (!cards.length) this.grid.append(emptyState(t("nothing_found")));
+    this.count.textContent = t("shown", { n: shown.length, m: shared.length });
+    store.setCards(cards);
   }
 
-  function drawTop(names) {
-    const legend = grouped
-      ? grouped.groups.map((group) => swatch(group.swatch, `${group.label} · ${groupSize(group)}`, group.about))
-      : data.runs.map((one, i) =>
-          swatch(seriesColour(colourOf(one.key)), `${names[i]}${one.source ? ` (${one.source})` : ""}`),
-        );
-    const options = [
-      ["", t("group_seeds")],
-      ["none", t("group_none")],
-      ["group", t("group_group")],
-      ["tag", t("group_tag")],
-      ...keyOptions(data.config.map(({ key }) => key)),
-    ];
-    const current = getState("pool") === "seeds" ? "" : getState("pool");
-    const by = selectField(t("group_by"), options, current, (group) => setState({ pool: group, against: "" }));
-    top.replaceChildren(el("div", { class: "legend compare-legend" }, by, legend.slice(0, MAX_RUNS_IN_LEGEND)));
-    const choose = { metric: (metric) => setState({ metric }), base: (against) => setState({ against }) };
-    const isComparable = grouped && grouped.groups.length > 1 && grouped.chart;
-    panels.replaceChildren(isComparable ? verdictPanel(grouped, chartsOfGroups(data, grouped), choose) : "");
+  update() {
+    this.store.refresh();
   }
 
-  const rebuild = debounce(150, build);
-  read();
-  return {
-    update: () => store.refresh(),
-    changed(changed) {
-      bar.sync();
-      if (!data) return;
-      if (changed.some((name) => ["pool", "metric", "against"].includes(name))) read();
-      else if (changed.includes("filter")) rebuild();
-      else store.refresh(true);
-    },
-    destroy: () => store.setCards([]),
-  };
+  changed(names) {
+    this.bar.sync();
+    if (!this.data) return;
+    if (names.some((name) => ["pool", "metric", "against"].includes(name))) this.read();
+    else if (names.includes("filter")) this.rebuild();
+    else this.store.refresh(true);
+  }
+
+  destroy() {
+    this.store.setCards([]);
+  }
+}
+
+// The selected runs in groups, where at least one group has several: by seeds if nothing else is chosen.
+async function readGroups(chosen) {
+  if (getState("pool") === "none") return null;
+  const by = getList("pool").length ? getList("pool") : "seeds";
+  const ask = async (run) => named(await fetchJson("/api/groups", { run, by, metric: getState("metric") }));
+  const found = await ask(chosen);
+  if (!found.groups.some((group) => group.keys.length > 1)) return null;
+  const base = found.groups.find((group) => group.label === getState("against"));
+  if (!base || base === found.groups[0]) return found;
+  return ask([...base.keys, ...chosen.filter((key) => !base.keys.includes(key))]);
+}
+
+function groupingField({ config }) {
+  const keys = keyOptions(config.map(({ key }) => key));
+  const options = [
+    ["", t("group_seeds")],
+    ["none", t("group_none")],
+    ["group", t("group_group")],
+    ["tag", t("group_tag")],
+    ...keys,
+  ];
+  const current = getState("pool") === "seeds" ? "" : getState("pool");
+  return selectField(t("group_by"), options, current, (group) => setState({ pool: group, against: "" }));
+}
+
+function legend(data, names, grouped) {
+  const ofRun = (one, i) =>
+    swatch(seriesColour(colourOf(one.key)), `${names[i]}${one.source ? ` (${one.source})` : ""}`);
+  const ofGroup = (group) => swatch(group.swatch, `${group.label} · ${groupSize(group)}`, group.about);
+  return (grouped ? grouped.groups.map(ofGroup) : data.runs.map(ofRun)).slice(0, MAX_RUNS_IN_LEGEND);
 }
 
 // An answer of /api/groups whose groups have names and colours.

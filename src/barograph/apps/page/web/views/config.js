@@ -31,14 +31,12 @@ export function configView(host, context) {
   }
 
   async function read() {
-    try {
-      data = await fetchJson(runPath(context.run, "details"));
-    } catch (problem) {
-      return context.fail(problem);
-    }
-    const texts = await fetchJson(runPath(context.run, "texts"), { since: -200 });
-    const events = await fetchJson(runPath(context.run, "events"), { since: -200 });
-    if (!host.isConnected) return;
+    const ask = (what, query) => fetchJson(runPath(context.run, what), query);
+    const asked = [ask("details"), ask("texts", { since: -200 }), ask("events", { since: -200 })];
+    const found = await context.load(Promise.all(asked));
+    if (!found) return;
+    const [details, texts, events] = found;
+    data = details;
     drawConfig();
     host.replaceChildren(
       el(

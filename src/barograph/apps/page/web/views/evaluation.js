@@ -24,15 +24,10 @@ export function evaluationView(host, context) {
   }
 
   async function read() {
-    let data;
-    let others;
-    try {
-      const mine = fetchJson(runPath(context.run, "evaluation"));
-      [data, others] = await Promise.all([mine, fetchOthers(context, "evaluation")]);
-    } catch (problem) {
-      return context.fail(problem);
-    }
-    if (!host.isConnected) return;
+    const mine = fetchJson(runPath(context.run, "evaluation"));
+    const found = await context.load(Promise.all([mine, fetchOthers(context, "evaluation")]));
+    if (!found) return;
+    const [data, others] = found;
     destroy();
     plots = [];
     if (!data.sets.length && !data.validation.length)

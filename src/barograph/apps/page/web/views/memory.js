@@ -14,13 +14,8 @@ export function memoryView(host, context) {
   const lower = el("div", { class: "family" });
 
   async function read() {
-    let data;
-    try {
-      data = await fetchJson(runPath(context.run, "memory"), { step: getState("step") });
-    } catch (problem) {
-      return context.fail(problem);
-    }
-    if (!host.isConnected) return;
+    const data = await context.load(fetchJson(runPath(context.run, "memory"), { step: getState("step") }));
+    if (!data) return;
     const names = [...data.peaks.step, ...data.peaks.max_allocated, ...data.host];
     if (!data.stairs.length && !names.length)
       return host.replaceChildren(emptyState(t("no_memory"), t("no_memory_do")));

@@ -5,6 +5,7 @@ import { runs } from "../data/runs.js";
 import { language, localized, t } from "../text/language.js";
 import { breakable } from "../ui/cut_text.js";
 import { el } from "../ui/dom.js";
+import { html, nothing, render } from "../ui/html.js";
 import { debounce } from "../ui/scheduling.js";
 import { offerUndo } from "../ui/toast.js";
 import { addTooltip, metricTooltip } from "../ui/tooltip.js";
@@ -12,67 +13,74 @@ import { copyButton, filterField, filterPredicate, panel, table } from "../ui/wi
 
 const MAX_ROWS = 500; // of known names; the filter finds the others
 
-export function namesView(host, context) {
-  const filter = filterField(t("filter_names"));
-  const known = el("div");
-  let data = null;
+export const namesView = (host, context) => new NamesView(host, context);
 
-  async function choose(source) {
-    try {
-      const { run, undo } = await patchRun(context.run, { source: source || null });
-      takeSource(run);
-      offerUndo(t("source_changed"), async () => takeSource(await undo()));
-    } catch (problem) {
-      context.fail(problem);
-    }
+class NamesView {
+  constructor(host, context) {
+    this.host = host;
+    this.context = context;
+    this.filter = filterField(t("filter_names"));
+    this.known = el("div");
+    this.data = null;
+    this.lastStep = runs.get(context.run)?.last_step;
+    this.redraw = debounce(120, () => this.drawKnown());
+    this.read();
   }
 
-  function takeSource({ source }) {
-    runs.set(context.run, { ...runs.get(context.run), source });
-    read();
-  }
-
-  function drawKnown() {
-    const matches = filterPredicate(filter);
-    const shown = data.known.filter((one) => matches(one.name) || matches(localized(data.metrics[one.metric]?.title)));
-    const rows = shown.slice(0, MAX_ROWS).map((one) => knownRow(one, data));
-    known.replaceChildren(
-      rows.length
-        ? table([t("name"), t("meaning"), t("written_by")], rows, "names-table")
-        : el("p", { class: "quiet", text: t("nothing_found") }),
-      moreNames(shown.length - rows.length) ?? "",
-    );
-  }
-
-  async function read() {
-    try {
-      data = await fetchJson(runPath(context.run, "meanings"));
-    } catch (problem) {
-      return context.fail(problem);
-    }
-    if (!host.isConnected) return;
-    drawKnown();
-    host.replaceChildren(
+  async read() {
+    const data = await this.context.load(fetchJson(runPath(this.context.run, "meanings")));
+    if (!data) return;
+    this.data = data;
+    const choose = (source) => this.choose(source);
+    this.drawKnown();
+    this.host.replaceChildren(
       sourcePanel(data, choose),
       data.ambiguous.length ? ambiguousPanel(data, choose) : "",
       data.unknown.length ? unknownPanel(data) : "",
       data.template ? teachPanel(data) : "",
-      data.known.length ? panel(t("known_names"), filter, known) : "",
+      data.known.length ? panel(t("known_names"), this.filter, this.known) : "",
     );
   }
 
-  const redraw = debounce(120, drawKnown);
-  let lastStep = runs.get(context.run)?.last_step;
-  read();
-  return {
-    // News without a new step are of another source, or of a file that describes names.
-    update(news) {
-      const changed = news.names !== data?.names || news.last_step === lastStep;
-      lastStep = news.last_step;
-      if (data && changed && document.activeElement?.id !== "source") read();
-    },
-    changed: (names) => names.includes("filter") && data && redraw(),
-  };
+  drawKnown() {
+    const { known, metrics } = this.data;
+    const matches = filterPredicate(this.filter);
+    const shown = known.filter((one) => matches(one.name) || matches(localized(metrics[one.metric]?.title)));
+    const rows = shown.slice(0, MAX_ROWS).map((one) => knownRow(one, metrics));
+    const none = html`<p class="quiet">${t("nothing_found")}</p>`;
+    const heads = [t("name"), t("meaning"), t("written_by")];
+    render(
+      html`${rows.length ? table(heads, rows, "names-table") : none}${moreNames(shown.length - rows.length)}`,
+      this.known,
+    );
+  }
+
+  async choose(source) {
+    try {
+      const { run, undo } = await patchRun(this.context.run, { source: source || null });
+      this.takeSource(run);
+      offerUndo(t("source_changed"), async () => this.takeSource(await undo()));
+    } catch (problem) {
+      this.context.fail(problem);
+    }
+  }
+
+  takeSource({ source }) {
+    const { run } = this.context;
+    runs.set(run, { ...runs.get(run), source });
+    this.read();
+  }
+
+  // News without a new step are of another source, or of a file that describes names.
+  update(news) {
+    const changed = news.names !== this.data?.names || news.last_step === this.lastStep;
+    this.lastStep = news.last_step;
+    if (this.data && changed && document.activeElement?.id !== "source") this.read();
+  }
+
+  changed(names) {
+    if (names.includes("filter") && this.data) this.redraw();
+  }
 }
 
 // How many names are known, in a sentence.
@@ -84,14 +92,11 @@ export function namesSentence({ names, unknown, ambiguous }) {
 
 function sourcePanel(data, choose) {
   const counts = { names: data.names, unknown: data.unknown_count, ambiguous: data.ambiguous.length };
-  return panel(
-    t("names_source"),
-    "",
-    el("p", { class: "names-count", text: namesSentence(counts) }),
-    el("p", { text: sourceSentence(data) }),
-    report ? null : sourceField(data, choose),
-    el("p", { class: "quiet", text: t("source_help") }),
-  );
+  const text = html`<p class="names-count">${namesSentence(counts)}</p>
+    <p>${sourceSentence(data)}</p>
+    ${report ? nothing : sourceField(data, choose)}
+    <p class="quiet">${t("source_help")}</p>`;
+  return panel(t("names_source"), "", text);
 }
 
 function sourceSentence(data) {
@@ -102,29 +107,18 @@ function sourceSentence(data) {
 }
 
 function sourceField(data, choose) {
-  const options = data.sources.map(({ source, title }) => el("option", { value: source, label: localized(title) }));
-  const list = el("datalist", { id: "sources" }, options);
-  const box = el("input", {
-    type: "text",
-    id: "source",
-    list: "sources",
-    value: data.chosen ?? "",
-    placeholder: data.source ?? "trl/rloo",
-    "aria-label": t("names_source"),
-  });
-  const form = el(
-    "form",
-    { class: "source-form" },
-    box,
-    list,
-    el("button", { text: t("choose") }),
-    data.chosen ? el("button", { type: "button", text: t("find_source"), onclick: () => choose("") }) : null,
-  );
-  form.addEventListener("submit", (event) => {
+  const option = ({ source, title }) => html`<option value=${source} label=${localized(title)}></option>`;
+  const send = (event) => {
     event.preventDefault();
-    choose(box.value.trim());
-  });
-  return form;
+    choose(event.target.elements.source.value.trim());
+  };
+  const find = html`<button type="button" @click=${() => choose("")}>${t("find_source")}</button>`;
+  return html`<form class="source-form" @submit=${send}>
+    <input type="text" id="source" list="sources" .value=${data.chosen ?? ""} placeholder=${data.source ?? "trl/rloo"}
+      aria-label=${t("names_source")}>
+    <datalist id="sources">${data.sources.map(option)}</datalist>
+    <button>${t("choose")}</button>${data.chosen ? find : nothing}
+  </form>`;
 }
 
 // The source with what it stands for: "trl/rloo (RLOOTrainer)".
@@ -136,76 +130,55 @@ function titleOf(source, data) {
 }
 
 function ambiguousPanel(data, choose) {
-  const entries = data.ambiguous.map((one) =>
-    el(
-      "section",
-      { class: "undecided", "data-name": one.name },
-      el("h3", {}, el("code", { text: one.name }), ` ${t("may_be")}`),
-      el(
-        "ul",
-        {},
-        one.meanings.map((meaning) => possibleMeaning(meaning, choose)),
-      ),
-      one.reasons.map((reason) => el("p", { class: "quiet", text: localized(reason) })),
-    ),
-  );
-  return panel(
-    t("ambiguous_names"),
-    String(data.ambiguous.length),
-    el("p", { class: "quiet", text: t("ambiguous_help") }),
-    entries,
-  );
+  const entry = ({ name, meanings, reasons }) => html`<section class="undecided" data-name=${name}>
+    <h3><code>${name}</code> ${t("may_be")}</h3>
+    <ul>${meanings.map((meaning) => possibleMeaning(meaning, choose))}</ul>
+    ${reasons.map((reason) => html`<p class="quiet">${localized(reason)}</p>`)}
+  </section>`;
+  const help = html`<p class="quiet">${t("ambiguous_help")}</p>`;
+  return panel(t("ambiguous_names"), String(data.ambiguous.length), help, data.ambiguous.map(entry));
 }
 
 function possibleMeaning({ title, about, metric, sources, signs }, choose) {
-  const buttons = sources.map((source) =>
-    report ? el("code", { text: source }) : el("button", { text: source, onclick: () => choose(source) }),
-  );
+  const button = (source) => html`<button @click=${() => choose(source)}>${source}</button>`;
+  const name = (source) => html`<code>${source}</code>`;
   const hints = Object.entries(signs).map(([source, sign]) => `${source}: ${localized(sign)}`);
-  return el(
-    "li",
-    {},
-    el("p", {}, el("b", { text: localized(title) }), el("code", { class: "quiet", text: ` ${metric}` })),
-    el("p", { text: localized(about) }),
-    el("p", { class: "choices" }, t("if_written_by"), ...buttons),
-    hints.length ? el("p", { class: "quiet", text: `${t("would_show")} ${hints.join("; ")}` }) : null,
-  );
+  return html`<li>
+    <p><b>${localized(title)}</b><code class="quiet"> ${metric}</code></p>
+    <p>${localized(about)}</p>
+    <p class="choices">${t("if_written_by")}${sources.map(report ? name : button)}</p>
+    ${hints.length ? html`<p class="quiet">${t("would_show")} ${hints.join("; ")}</p>` : nothing}
+  </li>`;
 }
 
 function unknownPanel(data) {
   const rows = data.unknown.map(({ name, nearest, guessed }) => [
     el("code", {}, breakable(name)),
-    el("span", { class: "similar" }, nearest.length ? nearest.map((one) => el("code", { text: one })) : "–"),
+    el("span", { class: "similar" }, nearest.length ? nearest.map((one) => html`<code>${one}</code>`) : "–"),
     guessed ? localized(guessed.text) : "",
   ]);
-  return panel(
-    t("unknown_names"),
-    String(data.unknown_count),
-    el("p", { class: "quiet", text: t("unknown_help") }),
-    table([t("name"), t("similar_names"), t("guessed_from_form")], rows, "names-table"),
-    moreNames(data.unknown_count - data.unknown.length),
-  );
+  const heads = [t("name"), t("similar_names"), t("guessed_from_form")];
+  const content = html`<p class="quiet">${t("unknown_help")}</p>
+    ${table(heads, rows, "names-table")}${moreNames(data.unknown_count - data.unknown.length)}`;
+  return panel(t("unknown_names"), String(data.unknown_count), content);
 }
 
 function moreNames(count) {
-  return count ? el("p", { class: "quiet", text: t("more_names", { n: count }) }) : null;
+  return count ? html`<p class="quiet">${t("more_names", { n: count })}</p>` : nothing;
 }
 
 function teachPanel(data) {
-  const files = data.files.map((file) => el("code", { text: file }));
-  const first = data.unknown[0]?.name ?? data.ambiguous[0].name;
-  return panel(
-    t("teach_names"),
-    copyButton(data.template, t("copy_file")),
-    el("p", {}, t("teach_file"), " ", files[0], ` ${t("or")} `, files[1]),
-    el("pre", { class: "template", tabindex: 0, text: data.template }),
-    el("p", { text: t("teach_code") }),
-    el("pre", { text: `barograph.define(${JSON.stringify(first)}, "…", unit="1", direction="lower")` }),
-  );
+  const [first, second] = data.files.map((file) => html`<code>${file}</code>`);
+  const name = data.unknown[0]?.name ?? data.ambiguous[0].name;
+  const content = html`<p>${t("teach_file")} ${first} ${t("or")} ${second}</p>
+    <pre class="template" tabindex="0">${data.template}</pre>
+    <p>${t("teach_code")}</p>
+    <pre>barograph.define(${JSON.stringify(name)}, "…", unit="1", direction="lower")</pre>`;
+  return panel(t("teach_names"), copyButton(data.template, t("copy_file")), content);
 }
 
-function knownRow({ name, metric, source, note }, data) {
-  const record = data.metrics[metric];
+function knownRow({ name, metric, source, note }, metrics) {
+  const record = metrics[metric];
   const title = el("span", { text: localized(record?.title) || metric });
   return [
     el("code", {}, breakable(name)),

@@ -16,6 +16,7 @@ import { localized, t } from "../text/language.js";
 import { cssVariable } from "../ui/colours.js";
 import { breakable } from "../ui/cut_text.js";
 import { el, pictureWidth } from "../ui/dom.js";
+import { elementOf, html, nothing } from "../ui/html.js";
 import { throttle } from "../ui/scheduling.js";
 import { emptyState, isEditingStep, panel, stepField, swatch, table } from "../ui/widgets.js";
 import { phasesOfRuns } from "./phases_of_runs.js";
@@ -23,135 +24,126 @@ import { phasesOfRuns } from "./phases_of_runs.js";
 const MAX_RANKS = 64;
 const DEAD = ["crashed", "killed", "stalled"];
 
-export function timeView(host, context) {
-  const area = el("div", { class: "stack-host" });
-  const legend = el("div", { class: "legend" });
-  const lower = el("div");
-  const timelineHost = el("div");
-  const engineHost = el("div", { class: "family" });
-  const selected = el("div");
-  const store = new SeriesStore();
-  let bars = null;
-  let data = null;
-  let timeline = null;
-  const statButton = (stat) =>
-    el("button", { text: t(stat), "aria-pressed": getState("stat") === stat, onclick: () => setState({ stat }) });
+export const timeView = (host, context) => new TimeView(host, context);
 
-  async function read() {
-    try {
-      data = await fetchJson(runPath(context.run, "phases"));
-    } catch (problem) {
-      return context.fail(problem);
-    }
-    if (!host.isConnected) return;
-    drawEngines();
+class TimeView {
+  constructor(host, context) {
+    this.host = host;
+    this.context = context;
+    this.area = el("div", { class: "stack-host" });
+    this.legend = el("div", { class: "legend" });
+    this.timelineHost = el("div");
+    this.engineHost = el("div", { class: "family" });
+    this.lower = el("div");
+    this.selected = el("div");
+    this.store = new SeriesStore();
+    this.bars = null;
+    this.data = null;
+    this.timeline = null;
+    this.update = throttle(3000, () => isEditingStep() || this.read());
+    this.readSelected();
+    this.read();
+  }
+
+  async read() {
+    const data = await this.context.load(fetchJson(runPath(this.context.run, "phases")));
+    if (!data) return;
+    this.data = data;
+    this.drawEngines();
     if (!data.phases.length) {
-      return host.replaceChildren(store.cards.length ? engineHost : emptyState(t("no_phases"), t("no_phases_do")));
+      const shown = this.store.cards.length ? this.engineHost : emptyState(t("no_phases"), t("no_phases_do"));
+      return this.host.replaceChildren(shown);
     }
-    draw();
-    await readStep();
+    this.draw();
+    await this.readStep();
   }
 
-  function draw() {
-    const switcher = el(
-      "span",
-      { class: "facts" },
-      report ? null : el("span", { text: t("click_step") }),
-      statButton("seconds"),
-      statButton("share"),
-    );
-    bars ??= new StackedBars(area, report ? null : (step) => setState({ step }));
-    host.replaceChildren(panel(t("where_step"), switcher, area, legend), timelineHost, engineHost, lower);
-    drawPhases(bars, data, getState("stat") === "share", legend);
-    drawLower();
+  draw() {
+    const { area, legend, timelineHost, engineHost, lower } = this;
+    const hint = report ? null : el("span", { text: t("click_step") });
+    const switcher = el("span", { class: "facts" }, hint, statButton("seconds"), statButton("share"));
+    this.bars ??= new StackedBars(area, report ? null : (step) => setState({ step }));
+    this.host.replaceChildren(panel(t("where_step"), switcher, area, legend), timelineHost, engineHost, lower);
+    drawPhases(this.bars, this.data, getState("stat") === "share", legend);
+    this.drawLower();
   }
 
-  function drawLower() {
-    lower.replaceChildren(selected, summaries(data, timeline), ranks(data, phaseColours(data.phases)) ?? "");
+  drawLower() {
+    const { data, timeline } = this;
+    const slowest = ranks(data, phaseColours(data.phases)) ?? "";
+    this.lower.replaceChildren(this.selected, summaries(data, timeline), slowest);
   }
 
   // The phases of all selected runs, per step.
-  async function readSelected() {
-    if (context.chosen.length < 2) return;
-    try {
-      const found = await fetchJson("/api/compare", { run: context.chosen });
-      selected.replaceChildren(found.phases.length ? phasesOfRuns(found) : "");
-    } catch (problem) {
-      context.fail(problem);
-    }
+  async readSelected() {
+    const { chosen } = this.context;
+    const found = chosen.length > 1 && (await this.context.load(fetchJson("/api/compare", { run: chosen })));
+    if (found) this.selected.replaceChildren(found.phases.length ? phasesOfRuns(found) : "");
   }
 
   // The totals over engines; each engine and each phase is in Charts.
-  function drawEngines() {
-    const { title, charts, metrics } = data.engine;
-    if (charts.length === store.cards.length) return store.refresh();
-    const cards = charts.map((chart) => new ChartCard(store, metricChart(chart, metrics, [context.run])));
+  drawEngines() {
+    const { title, charts, metrics } = this.data.engine;
+    if (charts.length === this.store.cards.length) return this.store.refresh();
+    const cards = charts.map((chart) => new ChartCard(this.store, metricChart(chart, metrics, [this.context.run])));
     const nodes = cards.map((card) => card.node);
-    engineHost.replaceChildren(el("h2", { text: localized(title) }), el("div", { class: "charts-grid" }, nodes));
-    store.setCards(cards);
+    this.engineHost.replaceChildren(el("h2", { text: localized(title) }), el("div", { class: "charts-grid" }, nodes));
+    this.store.setCards(cards);
   }
 
-  async function readStep() {
-    timeline = null;
+  async readStep() {
+    const { data, host, timelineHost } = this;
+    const step = getState("step");
+    let timeline = null;
     try {
-      timeline = await fetchJson(runPath(context.run, "timeline"), { step: getState("step") });
+      timeline = await fetchJson(runPath(this.context.run, "timeline"), { step });
     } catch (problem) {
-      timelineHost.replaceChildren(
-        panel(t("one_step", { n: getState("step") }), "", el("p", { class: "quiet", text: problem.message })),
-      );
+      const text = el("p", { class: "quiet", text: problem.message });
+      timelineHost.replaceChildren(panel(t("one_step", { n: step }), "", text));
     }
     if (!host.isConnected) return;
-    if (timeline && !timeline.groups.length) timeline = null;
-    if (timeline) timelineHost.replaceChildren(timelinePanel(timeline, data, pictureWidth(host)));
+    this.timeline = timeline?.groups.length ? timeline : null;
+    if (this.timeline) timelineHost.replaceChildren(timelinePanel(timeline, data, pictureWidth(host)));
     else if (!timelineHost.childElementCount) {
       timelineHost.replaceChildren(el("p", { class: "quiet pad", text: t("no_spans") }));
     }
-    bars.choose(timeline?.step ?? null);
-    drawLower();
+    this.bars.choose(this.timeline?.step ?? null);
+    this.drawLower();
   }
 
-  readSelected();
-  read();
-  return {
-    update: throttle(3000, () => isEditingStep() || read()),
-    changed(names) {
-      if (!data) return;
-      if (names.includes("stat")) draw();
-      if (names.includes("step")) readStep();
-      if (names.some((name) => ["from", "to", "x"].includes(name))) store.refresh(true);
-    },
-    destroy() {
-      bars?.destroy();
-      store.setCards([]);
-    },
-  };
+  changed(names) {
+    if (!this.data) return;
+    if (names.includes("stat")) this.draw();
+    if (names.includes("step")) this.readStep();
+    if (names.some((name) => ["from", "to", "x"].includes(name))) this.store.refresh(true);
+  }
+
+  destroy() {
+    this.bars?.destroy();
+    this.store.setCards([]);
+  }
+}
+
+function statButton(stat) {
+  const isShown = getState("stat") === stat;
+  return el("button", { text: t(stat), "aria-pressed": isShown, onclick: () => setState({ stat }) });
 }
 
 function timelinePanel(timeline, data, width) {
   const [first, last] = timeline.steps;
-  const turn = (text, label, by) =>
-    el("button", {
-      text,
-      "aria-label": label,
-      onclick: () => setState({ step: clamp(timeline.step + by, first, last) }),
-    });
-  const controls = el(
-    "span",
-    { class: "facts" },
-    report ? null : turn("‹", "−1", -1),
-    stepField(timeline.steps, timeline.step),
-    report ? null : turn("›", "+1", 1),
-  );
+  const turn = (text, label, by) => {
+    const go = () => setState({ step: clamp(timeline.step + by, first, last) });
+    return report ? nothing : html`<button aria-label=${label} @click=${go}>${text}</button>`;
+  };
+  const controls = elementOf(html`<span class="facts">
+    ${turn("‹", "−1", -1)}${stepField(timeline.steps, timeline.step)}${turn("›", "+1", 1)}
+  </span>`);
   const faintInk = `color-mix(in srgb, ${cssVariable("--ink")} 40%, transparent)`;
-  const facts = el(
-    "div",
-    { class: "legend" },
-    swatch(faintInk, t("onload")),
-    swatch(cssVariable("--ink"), t("execute")),
-    swatch(faintInk, t("offload")),
-    el("span", { text: `${t("unaccounted")} ${formatPercent(timeline.unaccounted)}` }),
-    timeline.overlap ? el("span", { text: `${t("overlap")} ${formatPercent(timeline.overlap)}` }) : null,
-  );
+  const share = (label, value) => html`<span>${label} ${formatPercent(value)}</span>`;
+  const facts = html`<div class="legend">
+    ${swatch(faintInk, t("onload"))}${swatch(cssVariable("--ink"), t("execute"))}${swatch(faintInk, t("offload"))}
+    ${share(t("unaccounted"), timeline.unaccounted)}${timeline.overlap ? share(t("overlap"), timeline.overlap) : nothing}
+  </div>`;
   const colours = timelineColours(
     phaseColours(data.phases),
     timeline.groups,
@@ -218,36 +210,30 @@ function secondsByName({ groups }) {
 function ranks(data, colours) {
   if (!data.ranks.length) return null;
   const slowest = Math.max(...data.ranks.map((one) => one.seconds ?? 0));
-  const bar = (name, seconds) => {
-    const background = colours.get(name) ?? cssVariable("--hair-strong");
-    const text = `${name} ${formatSeconds(seconds)}`;
-    return el("i", { title: text, style: { width: `${(100 * seconds) / slowest}%`, background } });
-  };
-  const row = (one) => [
-    el(
-      "span",
-      { text: one.writer },
-      DEAD.includes(one.status) ? el("b", { class: "dead", text: t(one.status) }) : null,
-    ),
-    el(
-      "span",
-      { class: "track" },
-      Object.entries(one.phases).map(([name, seconds]) => bar(name, seconds)),
-    ),
-    el("span", { text: one.seconds === null ? "–" : formatSeconds(one.seconds) }),
-  ];
+  const row = (one) => rankRow(one, slowest, colours);
   if (!data.nodes.length) {
-    const rows = data.ranks.slice(0, MAX_RANKS).flatMap(row);
-    return panel(t("slow_ranks"), t("per_step"), el("div", { class: "bars" }, rows));
+    const rows = data.ranks.slice(0, MAX_RANKS).map(row);
+    return panel(t("slow_ranks"), t("per_step"), html`<div class="bars">${rows}</div>`);
   }
   const most = Math.max(1, Math.floor(MAX_RANKS / data.nodes.length));
-  const rows = data.nodes.flatMap((node, place) => {
+  const rows = data.nodes.map((node, place) => {
     const own = data.ranks.filter((one) => one.host === node.host);
     const alive = own.filter((one) => !DEAD.includes(one.status)).slice(0, most);
     const dead = own.filter((one) => DEAD.includes(one.status)).slice(0, most);
-    return [nodeRow(node, place === 0 && node.seconds !== null), ...[...alive, ...dead].flatMap(row)];
+    return [nodeRow(node, place === 0 && node.seconds !== null), [...alive, ...dead].map(row)];
   });
-  return panel(t("slow_nodes"), t("per_step"), el("div", { class: "bars" }, rows));
+  return panel(t("slow_nodes"), t("per_step"), html`<div class="bars">${rows}</div>`);
+}
+
+function rankRow({ writer, status, phases, seconds }, slowest, colours) {
+  const bar = ([name, spent]) => {
+    const colour = colours.get(name) ?? cssVariable("--hair-strong");
+    const style = `width: ${(100 * spent) / slowest}%; background: ${colour}`;
+    return html`<i title="${name} ${formatSeconds(spent)}" .style=${style}></i>`;
+  };
+  return html`<span>${writer}${DEAD.includes(status) ? html`<b class="dead">${t(status)}</b>` : nothing}</span>
+    <span class="track">${Object.entries(phases).map(bar)}</span>
+    <span>${seconds === null ? "–" : formatSeconds(seconds)}</span>`;
 }
 
 function nodeRow(node, isSlowest) {
@@ -257,10 +243,6 @@ function nodeRow(node, isSlowest) {
     ...(node.dead ? [t("dead_count", { n: node.dead })] : []),
     ...(isSlowest ? [t("slowest_node")] : []),
   ];
-  return el(
-    "div",
-    { class: "node" },
-    el("span", { text: facts.join(" · ") }),
-    el("span", { text: node.seconds === null ? "–" : formatSeconds(node.seconds) }),
-  );
+  const seconds = node.seconds === null ? "–" : formatSeconds(node.seconds);
+  return html`<div class="node"><span>${facts.join(" · ")}</span><span>${seconds}</span></div>`;
 }
