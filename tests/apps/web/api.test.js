@@ -8,7 +8,7 @@ Object.assign(globalThis, {
   dispatchEvent() {},
   fetch: async (address) => new Response(JSON.stringify({ address, number: ++asked })),
 });
-const { fetchJson, prefetch } = await import("../../src/barograph/apps/page/web/data/api.js");
+const { fetchJson, prefetch } = await import("../../../src/barograph/apps/page/web/data/api.js");
 
 test("a prefetched answer is used once, also by two requests at the same time", async () => {
   prefetch("/api/table?choices=1");

@@ -7,8 +7,8 @@ import { test } from "node:test";
 globalThis.document = { getElementById: () => null };
 globalThis.location = { protocol: "http:", search: "?run=a", hash: "", pathname: "/" };
 globalThis.addEventListener = () => {};
-const { assignColours } = await import("../../src/barograph/apps/page/web/data/colours.js");
-const { PALETTE_SIZE } = await import("../../src/barograph/apps/page/web/ui/colours.js");
+const { assignColours } = await import("../../../src/barograph/apps/page/web/data/colours.js");
+const { PALETTE_SIZE } = await import("../../../src/barograph/apps/page/web/ui/colours.js");
 
 const run = (key, number, colour = null) => ({ key, number, colour });
 

@@ -1,7 +1,7 @@
 // Which end of a text stays when its middle is cut.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { tailLength } from "../../src/barograph/apps/page/web/ui/cut_text.js";
+import { tailLength } from "../../../src/barograph/apps/page/web/ui/cut_text.js";
 
 test("the end that stays begins with a word, where one begins near", () => {
   for (const [text, end] of [

@@ -10,7 +10,7 @@ import {
   formatShort,
   toNumber,
   truncateStart,
-} from "../../src/barograph/apps/page/web/text/format.js";
+} from "../../../src/barograph/apps/page/web/text/format.js";
 
 const cases = (work, pairs) =>
   test(`${work.name} of every size and of nothing`, () => {

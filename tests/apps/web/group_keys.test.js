@@ -7,8 +7,8 @@ Object.assign(globalThis, {
   addEventListener() {},
   innerWidth: 1440,
 });
-const { keyOptions } = await import("../../src/barograph/apps/page/web/table/group_keys.js");
-const { StackedBars } = await import("../../src/barograph/apps/page/web/charts/stacked_bars.js");
+const { keyOptions } = await import("../../../src/barograph/apps/page/web/table/group_keys.js");
+const { StackedBars } = await import("../../../src/barograph/apps/page/web/charts/stacked_bars.js");
 
 test("after one key, others can be added to it", () => {
   assert.deepEqual(keyOptions(["lr", "clip"]), [

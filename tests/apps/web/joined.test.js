@@ -1,7 +1,7 @@
 // Charts of several runs, joined by what their names mean.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { joinCharts, joinFamilies } from "../../src/barograph/apps/page/web/charts/joined.js";
+import { joinCharts, joinFamilies } from "../../../src/barograph/apps/page/web/charts/joined.js";
 
 const single = (name) => ({ key: name, main: name, lines: { line: name } });
 const triple = (stem) => ({

@@ -1,8 +1,8 @@
 // The lines of a chart, drawn as SVG.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { drawLines, makeScale } from "../../src/barograph/apps/page/web/charts/lines.js";
-import { SvgContext } from "../../src/barograph/apps/page/web/charts/svg_context.js";
+import { drawLines, makeScale } from "../../../src/barograph/apps/page/web/charts/lines.js";
+import { SvgContext } from "../../../src/barograph/apps/page/web/charts/svg_context.js";
 
 globalThis.document = { documentElement: {} };
 globalThis.getComputedStyle = () => ({ getPropertyValue: (name) => name });

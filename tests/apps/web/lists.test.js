@@ -1,8 +1,8 @@
 // The search of samples and the order of families.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { sortByFamily } from "../../src/barograph/apps/page/web/charts/families.js";
-import { findSample, searchSamples } from "../../src/barograph/apps/page/web/data/sample_search.js";
+import { sortByFamily } from "../../../src/barograph/apps/page/web/charts/families.js";
+import { findSample, searchSamples } from "../../../src/barograph/apps/page/web/data/sample_search.js";
 
 test("samples of a report are searched as the server does", () => {
   const turns = (text) => [{ role: "completion", parts: [{ kind: "text", text }] }];

@@ -1,7 +1,7 @@
 // The Markdown of a report's blocks.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chartSource, joinSources, listText, runsSource } from "../../src/barograph/apps/page/web/notes/source.js";
+import { chartSource, joinSources, listText, runsSource } from "../../../src/barograph/apps/page/web/notes/source.js";
 
 test("a chart has a line for each of its settings, and none for what is left as it is", () => {
   assert.equal(chartSource({ metrics: ["reward"] }), "```chart\nreward\n```");

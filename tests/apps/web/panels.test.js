@@ -7,10 +7,10 @@ globalThis.document = { getElementById: () => null };
 globalThis.location = { protocol: "http:", search: "?lang=en", hash: "", pathname: "/" };
 globalThis.addEventListener = () => {};
 globalThis.history = { pushState() {}, replaceState() {} };
-const { changePanel, panelChart, readPanels } = await import("../../src/barograph/apps/page/web/charts/panels.js");
-const { against, lastAgainst } = await import("../../src/barograph/apps/page/web/charts/scatter.js");
-const { isFlat } = await import("../../src/barograph/apps/page/web/charts/flat.js");
-const { savedStates } = await import("../../src/barograph/apps/page/web/data/saved_views.js");
+const { changePanel, panelChart, readPanels } = await import("../../../src/barograph/apps/page/web/charts/panels.js");
+const { against, lastAgainst } = await import("../../../src/barograph/apps/page/web/charts/scatter.js");
+const { isFlat } = await import("../../../src/barograph/apps/page/web/charts/flat.js");
+const { savedStates } = await import("../../../src/barograph/apps/page/web/data/saved_views.js");
 
 const series = (x, last) => ({ name: "y", found: true, x, x_end: x, min: last, max: last, last });
 const chart = (key, ...runs) => ({

@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { toggledCondition } from "../../src/barograph/apps/page/web/samples/conditions.js";
-import { wordDiff } from "../../src/barograph/apps/page/web/samples/diff.js";
-import { FORMULAS } from "../../src/barograph/apps/page/web/samples/formulas.js";
-import { inputTurns, outputText, sharedBeginning } from "../../src/barograph/apps/page/web/samples/outputs.js";
-import { shownSteps, stepCounts } from "../../src/barograph/apps/page/web/samples/step_counts.js";
+import { toggledCondition } from "../../../src/barograph/apps/page/web/samples/conditions.js";
+import { wordDiff } from "../../../src/barograph/apps/page/web/samples/diff.js";
+import { FORMULAS } from "../../../src/barograph/apps/page/web/samples/formulas.js";
+import { inputTurns, outputText, sharedBeginning } from "../../../src/barograph/apps/page/web/samples/outputs.js";
+import { shownSteps, stepCounts } from "../../../src/barograph/apps/page/web/samples/step_counts.js";
 import {
   allValues,
   decodeArray,
@@ -18,7 +18,7 @@ import {
   shownValue,
   strength,
   tokenRows,
-} from "../../src/barograph/apps/page/web/samples/token_math.js";
+} from "../../../src/barograph/apps/page/web/samples/token_math.js";
 
 const ORDER = ["push", "gradient", "mismatch", "kl", "surprise", "ratio"];
 

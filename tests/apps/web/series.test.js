@@ -5,14 +5,14 @@ import { test } from "node:test";
 // The words of a table are in the language of the address.
 globalThis.location = { protocol: "http:", search: "?lang=en", hash: "", pathname: "/" };
 globalThis.addEventListener = () => {};
-const { chartMarkdown, meansCsv, pointsCsv } = await import("../../src/barograph/apps/page/web/charts/table.js");
+const { chartMarkdown, meansCsv, pointsCsv } = await import("../../../src/barograph/apps/page/web/charts/table.js");
 
 import {
   appendSeries,
   decodeSeries,
   hasNothingNew,
   seriesFromJson,
-} from "../../src/barograph/apps/page/web/data/series.js";
+} from "../../../src/barograph/apps/page/web/data/series.js";
 
 // A body as docs/api.md describes it.
 function encoded(series, arrays) {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
-const WEB = new URL("../../src/barograph/apps/page/web/", import.meta.url);
+const WEB = new URL("../../../src/barograph/apps/page/web/", import.meta.url);
 const OF_PLOTS = /^u-|^uplot$/; // classes of uPlot
 const FROM_DATA = /^d[12]$|^(tool|verdict)-/; // the end of the class is a variable
 

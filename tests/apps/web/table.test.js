@@ -8,10 +8,10 @@ Object.assign(globalThis, {
   innerWidth: 1440,
 });
 const { columnWidth, compareValues, differenceText, groupNameWidth, isComparable, meanText, tableCsv } = await import(
-  "../../src/barograph/apps/page/web/table/columns.js"
+  "../../../src/barograph/apps/page/web/table/columns.js"
 );
-const { rowsOf, sortGroups, sortRuns } = await import("../../src/barograph/apps/page/web/table/order.js");
-const { comparedTitle, groupLabels, labelText } = await import("../../src/barograph/apps/page/web/text/labels.js");
+const { rowsOf, sortGroups, sortRuns } = await import("../../../src/barograph/apps/page/web/table/order.js");
+const { comparedTitle, groupLabels, labelText } = await import("../../../src/barograph/apps/page/web/text/labels.js");
 
 test("numbers come before texts, and absent values last in both directions", () => {
   const values = [3, null, "NaN", 1, "b10", undefined, "b9"];

@@ -1,7 +1,7 @@
 // Ticks of linear axes and of durations.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { linearTicks, roundStep, secondTicks } from "../../src/barograph/apps/page/web/charts/ticks.js";
+import { linearTicks, roundStep, secondTicks } from "../../../src/barograph/apps/page/web/charts/ticks.js";
 
 const MOST = [4, 9]; // as bars and timelines ask for
 const MICROSECONDS_TO_SECONDS = [1, 3, 7].flatMap((digit) => [-6, -5, -4, -3, -2, -1, 0].map((n) => digit * 10 ** n));

@@ -14,9 +14,9 @@ globalThis.addEventListener = (name, listener) => {
 };
 
 const { getList, getState, packList, setState, watchState } = await import(
-  "../../src/barograph/apps/page/web/data/url_state.js"
+  "../../../src/barograph/apps/page/web/data/url_state.js"
 );
-const { language, localized, t } = await import("../../src/barograph/apps/page/web/text/language.js");
+const { language, localized, t } = await import("../../../src/barograph/apps/page/web/text/language.js");
 const changes = [];
 watchState((names) => changes.push(names));
 

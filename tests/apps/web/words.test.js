@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { WORDS } from "../../src/barograph/apps/page/web/text/words.js";
+import { WORDS } from "../../../src/barograph/apps/page/web/text/words.js";
 
-const WEB = new URL("../../src/barograph/apps/page/web/", import.meta.url);
+const WEB = new URL("../../../src/barograph/apps/page/web/", import.meta.url);
 const SAME = ["p95", "prompt", "rank", "tracker"]; // the same word in both languages
 const FROM_DATA =
   /^(by|x|health|moment|severity|k|s|tasks|runs|col|stat|group|verdict|block)_|^(running|finished|crashed|stalled|unreadable|unknown|killed|late|seconds|share)$/;
@@ -43,7 +43,7 @@ test("every text that the page uses exists, and every text is used", () => {
 test("one of a thing is in the singular", async () => {
   globalThis.location = { protocol: "http:", search: "?lang=en", hash: "", pathname: "/" };
   globalThis.addEventListener = () => {};
-  const { t } = await import("../../src/barograph/apps/page/web/text/language.js");
+  const { t } = await import("../../../src/barograph/apps/page/web/text/language.js");
   assert.equal(t("points", { n: 1 }), "1 point");
   assert.equal(t("points", { n: "1" }), "1 point");
   assert.equal(t("points", { n: 12 }), "12 points");
