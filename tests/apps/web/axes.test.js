@@ -1,7 +1,12 @@
 // Ranges and ticks of axes, and arithmetic on curves.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { finiteRanges, indexAt, nearestIndex, smoothed } from "../../../src/barograph/apps/page/web/charts/curve_math.js";
+import {
+  finiteRanges,
+  indexAt,
+  nearestIndex,
+  smoothed,
+} from "../../../src/barograph/apps/page/web/charts/curve_math.js";
 import { xRange, yRange } from "../../../src/barograph/apps/page/web/charts/ranges.js";
 import { logLabels, logTicks, tickLabels } from "../../../src/barograph/apps/page/web/charts/ticks.js";
 

@@ -14,7 +14,9 @@ let told = 0;
 globalThis.dispatchEvent = () => told++;
 globalThis.history = { pushState() {}, replaceState() {} };
 const { marksWithin, nearGroups, worst } = await import("../../../src/barograph/apps/page/web/charts/marks.js");
-const { findingKey, markOf, takeMarks, toggleMarks } = await import("../../../src/barograph/apps/page/web/data/marks.js");
+const { findingKey, markOf, takeMarks, toggleMarks } = await import(
+  "../../../src/barograph/apps/page/web/data/marks.js"
+);
 
 const mark = (rule, onset, severity = "warning", is_open = true) => ({
   rule,

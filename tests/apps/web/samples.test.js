@@ -74,7 +74,7 @@ test("what the model wrote begins with its first turn", () => {
   assert.equal(outputText({ turns: [] }), "");
 });
 
-const CASES = JSON.parse(readFileSync(new URL("../samples/token_values.json", import.meta.url), "utf8"));
+const CASES = JSON.parse(readFileSync(new URL("../../journal/samples/token_values.json", import.meta.url), "utf8"));
 
 for (const { case: name, given, follows } of CASES)
   test(`values that follow from others, as in Python: ${name}`, () => {
