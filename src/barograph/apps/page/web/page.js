@@ -94,9 +94,9 @@ function logo() {
   return svg(
     "svg",
     { viewBox: "0 0 32 32", class: "logo", "aria-hidden": "true" },
-    svg("path", { d: "M5 3v27", class: "pole" }),
-    svg("path", { d: "M6 6l22 4v7L6 20z", class: "sock" }),
-    svg("path", { d: "M12 7.1l5 .9v10.4l-5 .8zM22 8.9l3 .55v7.9l-3 .5z", class: "stripe" }),
+    svg("path", { d: "M4 7v18c0 2.2 5.4 4 12 4s12-1.8 12-4V7", class: "drum" }),
+    svg("ellipse", { cx: 16, cy: 7, rx: 13.2, ry: 4.4, class: "lid" }),
+    svg("path", { d: "M5 16.5l5-1.5 4 2 4-2.5 3.5 8L27 24", class: "trace" }),
   );
 }
 
