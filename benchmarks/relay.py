@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parent.parent / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "relay")]
+sys.path[:0] = [str(TESTS), str(TESTS / "delivery" / "relay")]
 
 from kept import offer, relay_processes  # noqa: E402
 

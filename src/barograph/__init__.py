@@ -145,7 +145,7 @@ def _draw(function: str, run: Displayed) -> object:
     return getattr(notebook, function)(run)
 
 
-Displayed.draw = staticmethod(_draw)
+Displayed._draw = staticmethod(_draw)
 
 
 def __dir__() -> list[str]:

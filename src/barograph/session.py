@@ -142,7 +142,7 @@ def join(ticket: str, role: str | None = None, rank: int | None = None, **settin
         return run
 
 
-Run.join = staticmethod(join)
+Run._join = staticmethod(join)
 
 
 def current_run() -> Run | None:

@@ -3,16 +3,15 @@
 The logs are found through BAROGRAPH_REALRUNS (default ../shared/realruns); without them these tests are skipped.
 """
 
-import os
 from pathlib import Path
 
 import pytest
 
 from barograph.importers.opening import open_run
 from barograph.importers.summary import run_names
+from checked_runs import CHECKED, FOLDER
 
-FOLDER = Path(os.environ.get("BAROGRAPH_REALRUNS", "../shared/realruns"))
-LOGS = sorted(path for path in FOLDER.glob("*/*") if path.is_file() and path.name != "series.csv")
+LOGS = sorted(path for path in FOLDER.glob("*/*") if path.parent.name in CHECKED and path.name != "series.csv")
 
 
 @pytest.mark.skipif(not LOGS, reason=f"no logs in {FOLDER}; set BAROGRAPH_REALRUNS")

@@ -261,7 +261,7 @@ def test_two_readers_at_once_leave_a_whole_index(dir: Path):
     """Each puts its own in place; the last one counts."""
     right = answer(dir)
     index_file(dir).unlink()
-    code = "import sys; from pathlib import Path; from barograph.journal import run_list as r; "
+    code = "import sys; from pathlib import Path; from barograph.journal import directory as r; "
     code += "r.MIN_INDEXED = 1; list(r.glances(Path(sys.argv[1])))"
     readers = [subprocess.Popen([sys.executable, "-c", code, str(dir)]) for _ in range(3)]
     assert [reader.wait(60) for reader in readers] == [0, 0, 0]

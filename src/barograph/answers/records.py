@@ -4,9 +4,10 @@ status.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from barograph.journal.view import View
+if TYPE_CHECKING:
+    from barograph.journal.view import View  # loads NumPy, which a list of runs does not need
 
 
 def writer_triples(view: View) -> list[list[Any]]:

@@ -11,15 +11,15 @@ def _plain(function: str, run: object) -> None:
 
 
 class Displayed:
-    """Base of runs and views. The package sets ``draw``, which calls a function of the notebook integration."""
+    """Base of runs and views. The package sets ``_draw``, which calls a function of the notebook integration."""
 
-    draw: Callable[[str, Displayed], Any] = staticmethod(_plain)
+    _draw: Callable[[str, Displayed], Any] = staticmethod(_plain)
 
     def _repr_html_(self) -> str | None:
         """Return the verdict and the vital curves, for a notebook."""
-        html: str | None = Displayed.draw("run_html", self)
+        html: str | None = Displayed._draw("run_html", self)
         return html
 
     def _ipython_display_(self) -> None:
         """Show the verdict and the vital curves in a notebook, and keep them up to date while the run goes on."""
-        Displayed.draw("display_run", self)
+        Displayed._draw("display_run", self)

@@ -93,7 +93,7 @@ class Run(Displayed):
     _collectors: Collectors
     _problems: Problems | None = None  # None: the run is disabled, and the guard lets no call through
 
-    join: ClassVar[Callable[[str], Run]]  # how a pickled run joins; the session sets it
+    _join: ClassVar[Callable[[str], Run]]  # how a pickled run joins; the session sets it
 
     def __init__(
         self,
@@ -538,7 +538,7 @@ class Run(Displayed):
         return str(Ticket.issue(self.path, self.writer.role, self._recording.settings, self.info))
 
     def __reduce__(self) -> tuple[Callable[[str], Run], tuple[str]]:
-        return type(self).join, (self.ticket(),)
+        return type(self)._join, (self.ticket(),)
 
     def __enter__(self) -> Self:
         return self

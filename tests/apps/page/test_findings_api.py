@@ -9,9 +9,9 @@ from serving_runs import Serve
 from sick_runs import ONSET, log_step, record
 
 import barograph
+from barograph.answers import open_run
 from barograph.answers.open_run import OpenRun, RunLocation
 from barograph.answers.reports.embedded import report_data
-from barograph.answers.runs import open_runs
 from barograph.answers.views.overview import findings_view
 
 
@@ -106,7 +106,7 @@ def test_a_run_that_goes_on_is_judged_again_as_time_passes(tmp_path: Path, monke
     run.log({"a": 1.0}, step=0)
     opened = OpenRun(RunLocation("quiet", Path(run.path)))
     assert opened.diagnosis() is opened.diagnosis()
-    monkeypatch.setattr(open_runs, "SILENT_SECONDS", -1.0)
+    monkeypatch.setattr(open_run, "SILENT_SECONDS", -1.0)
     assert opened.diagnosis() is not opened.diagnosis()
     run.finish()
     opened.refresh()

@@ -172,7 +172,7 @@ def test_small_runs_in_use_are_estimated_once_a_minute(
     for opened in found._opened.values():
         opened.estimated_at -= age
     estimated: list[object] = []
-    monkeypatch.setattr("barograph.answers.runs.open_runs.held_bytes", lambda held: estimated.append(held) or 1000)
+    monkeypatch.setattr("barograph.answers.open_run.held_bytes", lambda held: estimated.append(held) or 1000)
     for id in ("a", "b", "c") * 2:
         with found.use(id):
             pass

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import barograph
+from barograph.answers import open_run
 from barograph.answers.runs import folders as log_folders
 from barograph.answers.runs import folders as run_folders
-from barograph.answers.runs import open_runs
 from barograph.answers.runs.folders import RunFolders
 from barograph.answers.runs.listing import RunDirectory
 from barograph.base.files import directory_watch
@@ -32,7 +32,7 @@ def record(dir: Path, id: str, project: str = "p", steps: int = 2) -> Path:
 def look_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_folders, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(run_folders, "FOLDERS_PER_SECOND", 1e9)
-    monkeypatch.setattr(log_folders, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(log_folders, "LOG_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(log_folders, "LOGS_PER_SECOND", 1e9)
 
 
@@ -238,7 +238,7 @@ class Calls:
 def test_an_idle_list_looks_at_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Nor at a directory, however many runs and logs there are and however often it is asked."""
     search_always(monkeypatch)
-    monkeypatch.setattr(open_runs, "NAMES_SECONDS", 60.0)  # these files are looked at once a second
+    monkeypatch.setattr(open_run, "NAMES_SECONDS", 60.0)  # these files are looked at once a second
     dir = tmp_path / "runs"
     for number in range(12):
         record(dir, f"r{number}")
