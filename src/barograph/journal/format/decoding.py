@@ -6,15 +6,12 @@ payload with the types of ``docs/journal.md``, or raises DecodingError with the 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
 
 from barograph.base.former_name import present
-from barograph.journal.format import frames
 from barograph.journal.format.fields import (
-    MAX_NUMBER,
     MAX_SECONDS,
     MAX_TIME,
     OPEN_STEP,
@@ -38,13 +35,13 @@ from barograph.journal.format.fields import (
     read_time,
     read_world_size,
 )
-from barograph.journal.format.frames import PACKET_HEAD, ROW_HEAD, SCHEMA_HEAD, Kind
+from barograph.journal.format.frames import PACKET_HEAD, PHASE_HEAD, PHASE_TAIL, ROW_HEAD, SCHEMA_HEAD, Kind
 
 MAX_NAMES = 100_000  # of a schema
 
 
 def decode(kind: int, payload: bytes) -> Any:
-    """Return the contents of a record; None for a kind that this version does not know."""
+    """Return the contents of a record; None for a phase, and for a kind that this version does not know."""
     read = READERS.get(kind)
     return None if read is None else read(payload)
 
@@ -202,28 +199,19 @@ def sparse_state_head(payload: bytes) -> tuple[int, int, float]:
     return layout, step, time
 
 
-def _phase(payload: bytes) -> frames.PhaseFrame:
-    try:
-        found = frames.parse_phase(payload)
-    except ValueError:
-        raise DecodingError("it is too short") from None
-    if not 0 <= found.start <= MAX_TIME:
+def _check_phase(payload: bytes) -> None:
+    """Raise DecodingError for a frame that ``framing.parse_phases``, by which phases are read, leaves out."""
+    if len(payload) < PHASE_HEAD.size:
+        raise DecodingError("it is too short")
+    kind, _, _, _, start, _, name, lane = PHASE_HEAD.unpack_from(payload)
+    tail = PHASE_HEAD.size + name + lane
+    closed = kind == Kind.PHASE_CLOSE
+    if closed and len(payload) < tail + PHASE_TAIL.size:
+        raise DecodingError("it is too short")
+    if not 0 <= start <= MAX_TIME:
         raise DecodingError("its start is out of range")
-    if payload[0] == Kind.PHASE_CLOSE and not 0 <= found.elapsed <= MAX_SECONDS:
+    if closed and not 0 <= PHASE_TAIL.unpack_from(payload, tail)[0] <= MAX_SECONDS:
         raise DecodingError("its length is out of range")
-    # A value that is out of range is absent, as NaN is; a span that is its own parent has none.
-    onload, execute, offload = (_within(value, MAX_SECONDS) for value in (found.onload, found.execute, found.offload))
-    tokens, peak, rss = (_within(value, MAX_NUMBER) for value in (found.tokens, found.peak, found.rss))
-    parent = 0 if found.parent == found.span else found.parent
-    if parent == found.parent and (onload, execute, offload, tokens, peak, rss) == found[8:14]:
-        return found
-    return found._replace(
-        parent=parent, onload=onload, execute=execute, offload=offload, tokens=tokens, peak=peak, rss=rss
-    )
-
-
-def _within(value: float, limit: float) -> float:
-    return math.nan if abs(value) > limit else value
 
 
 READERS: dict[int, Callable[[bytes], Any]] = {
@@ -233,8 +221,8 @@ READERS: dict[int, Callable[[bytes], Any]] = {
     Kind.LAYOUT: _layout,
     Kind.GATHERED: _gathered,
     Kind.SPARSE_STATE: sparse_state_head,
-    Kind.PHASE_OPEN: _phase,
-    Kind.PHASE_CLOSE: _phase,
+    Kind.PHASE_OPEN: _check_phase,
+    Kind.PHASE_CLOSE: _check_phase,
 }
 
 HEARTBEAT = bytes((Kind.EVENT,)) + b'{"event":"heartbeat"'

@@ -95,10 +95,6 @@ class RegexProcess:
 
 Steps = int | range | tuple[int | None, int | None]
 
-PLAIN = re.compile(r"[^\\.^$*+?{}\[\]()|]|\\[^A-Za-z0-9]", re.DOTALL)  # one literal character
-
-LITERALS = re.compile(f"(?:{PLAIN.pattern})*", re.DOTALL)
-
 MAX_CASED_LETTERS = 2  # letters beyond ASCII of which every case is tried
 
 SORTS = ("step", "reward", "advantage", "length", "time")
@@ -327,13 +323,11 @@ def required_literal(pattern: re.Pattern[str]) -> str:
     """Return a text that every match of a regular expression contains; empty if none is obvious."""
     if pattern.flags & re.IGNORECASE:
         return ""
-    begin = leading_literal(pattern.pattern)
     try:
-        # The parser of the standard library has no public name; without it, only the beginning is known.
-        parsed = import_module("re._parser").parse(pattern.pattern, pattern.flags & re.VERBOSE)
-        return max(_literals(parsed), begin, key=len)
+        # The parser of the standard library has no public name.
+        return _literals(import_module("re._parser").parse(pattern.pattern, pattern.flags & re.VERBOSE))
     except Exception:  # noqa: BLE001 - another version of Python may have another parser
-        return begin
+        return ""
 
 
 def _literals(parsed: Any) -> str:
@@ -350,15 +344,3 @@ def _literals(parsed: Any) -> str:
         elif name != "AT":  # a place, such as ^, has no characters
             runs.append("")
     return max(runs, key=len)
-
-
-def leading_literal(regex: str) -> str:
-    """Return a text with which every match of a regular expression begins; empty if none is obvious."""
-    # Another branch may begin differently, wherever the bar is.
-    if "|" in regex:
-        return ""
-    plain = LITERALS.match(regex)
-    characters = PLAIN.findall(plain[0]) if plain else []
-    if plain and regex[plain.end() : plain.end() + 1] in tuple("*+?{"):  # the last character may be repeated or absent
-        characters = characters[:-1]
-    return "".join(character[-1] for character in characters)

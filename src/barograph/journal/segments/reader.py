@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -22,6 +22,7 @@ from barograph.base.model import Damage
 from barograph.journal.format import decoding, frames
 from barograph.journal.format.decoding import HEARTBEAT, waiting_frames
 from barograph.journal.format.fields import MAX_TIME, OPEN_STEP, DecodingError
+from barograph.journal.format.folder import FileState
 from barograph.journal.format.frames import (
     COMMIT_BODY,
     FORMAT_VERSION,
@@ -66,13 +67,6 @@ MANY_BYTES = 64 << 10  # whose frames are found together
 SMALL_FRAME = 512  # bytes; heads of frames up to this size are always checked
 
 WASTE_FACTOR, WASTE_BYTES = 4, 16 << 20  # limit of the bytes whose checksum was wrong: 16 MiB and 4 times those read
-
-
-class FileState(NamedTuple):
-    """Size of a file, and the time of its last change in nanoseconds."""
-
-    size: int
-    changed: int
 
 
 class SegmentReader:
@@ -132,7 +126,7 @@ class SegmentReader:
         except FileNotFoundError:
             return False
         try:
-            state = _file_state(fd)
+            state = FileState.of(os.fstat(fd))
             if self._at_end == (self.offset, state) or (self.offset == 0 and not self._read_head(fd)):
                 return False
             want = CHUNK
@@ -442,11 +436,6 @@ def _by_table(heads: NDArray[Any], offsets: Ints, values: Floats) -> Iterator[tu
     ordered = RowChunk(whole.offsets[order], whole.steps[order], whole.times[order], whole.values[order])
     tables = zip(kinds[starts].tolist(), keys[starts].tolist(), bounds, bounds[1:], strict=False)
     yield from ((kind, key, ordered.slice(start, stop)) for kind, key, start, stop in tables)
-
-
-def _file_state(fd: int) -> FileState:
-    found = os.fstat(fd)
-    return FileState(found.st_size, found.st_mtime_ns)
 
 
 def sparse_records(tables: Mapping[int, RowTable], known: Mapping[int, int] | None = None) -> list[Record]:
