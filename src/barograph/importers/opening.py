@@ -11,7 +11,7 @@ from barograph.catalogue.spec import CatalogueError
 from barograph.importers.imported import ImportedLog, log_id
 from barograph.importers.logs import HINT, find_logs, log_at, logs_at
 from barograph.importers.reading.log import Log
-from barograph.journal.annotations import latest_annotation
+from barograph.journal.directory import latest_annotation
 from barograph.journal.format.folder import default_dir, find_run, is_run, run_folders
 from barograph.journal.view import View
 

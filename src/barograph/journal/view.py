@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barograph.base.displayed import Displayed
 from barograph.base.errors import MetricNotFoundError
+from barograph.base.files.directory_watch import FolderChanges
 from barograph.base.formatting import counted, encodable
 from barograph.base.model import (
     Histogram,
@@ -30,7 +31,6 @@ from barograph.journal.format.frames import Kind
 from barograph.journal.merge.merged_role import MergedRole
 from barograph.journal.merge.ranks import names_over_ranks, reduced_series
 from barograph.journal.read.attempt import Attempt, TableColumn
-from barograph.journal.read.folder_changes import FolderChanges
 from barograph.journal.read.series import Series, joined
 from barograph.journal.read.spans import SpanTable, Texts
 from barograph.journal.read.status import main_first, run_status

@@ -20,7 +20,7 @@ from barograph.journal.merge.role_merger import MergedStep, RoleMerger
 from barograph.journal.read.series import Series, joined
 
 if TYPE_CHECKING:
-    from barograph.journal.merge.name_groups import NameGroup
+    from barograph.journal.merge.measurements import NameGroup
     from barograph.journal.read.attempt import Attempt
 
 
@@ -131,7 +131,7 @@ class MeasuredColumns:
         if measured.version == self._version or not self._steps:
             return
         self._version = measured.version
-        from barograph.journal.merge.name_groups import name_groups, ordered_names
+        from barograph.journal.merge.measurements import name_groups, ordered_names
 
         states = measured.names()
         found = name_groups(states, self._vocabulary, measured.alike())

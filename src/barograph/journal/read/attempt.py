@@ -13,13 +13,12 @@ from barograph.base.arrays import Floats, Ints
 from barograph.base.model import Damage, Status, Writer
 from barograph.journal.format.folder import SegmentFile
 from barograph.journal.format.frames import Kind
-from barograph.journal.read.resolved_rows import GrowingArray, ResolvedRows
 from barograph.journal.read.series import Series
 from barograph.journal.read.spans import AttemptSpans, SpanPart, Texts
 from barograph.journal.read.status import End, SignsOfLife, end_of, process_of, status_of
 from barograph.journal.segments.contents import Record, RowTable, SampleFrame
 from barograph.journal.segments.reader import SegmentReader, decoded, events
-from barograph.journal.segments.steps import AttemptSteps
+from barograph.journal.segments.steps import AttemptSteps, GrowingArray, ResolvedRows
 
 SHARED_KINDS = (Kind.LAYOUT, Kind.GATHERED)
 EVENT_BEGIN = bytes((Kind.EVENT,)) + b'{"event":"'
