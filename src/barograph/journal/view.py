@@ -63,6 +63,7 @@ class View(Displayed):
         self._phase_texts = Texts()
         self._attempts: dict[Writer, Attempt] = {}  # in the order of writers
         self._by_rank: dict[tuple[str, int], list[Attempt]] = {}  # the trainer first; of each rank in order
+        self._ranks_of: dict[str, list[int]] = {}  # by role, the trainer first
         self._readers: dict[str, tuple[SegmentReader, Attempt]] = {}  # by the name of the file
         self._files: dict[str, FileState] = {}  # when they were read
         self._changes: FolderChanges | None = FolderChanges(folder)
@@ -118,6 +119,9 @@ class View(Displayed):
         if added:
             self._attempts = dict(sorted(self._attempts.items()))
             self._by_rank = dict(sorted(self._by_rank.items(), key=lambda pair: main_first(*pair[0])))
+            self._ranks_of = {}
+            for role, rank in self._by_rank:
+                self._ranks_of.setdefault(role, []).append(rank)
 
     def _keep(self, what: Any, compute: Callable[[], T]) -> T:
         """Return a result that was computed since something new was read, or compute it."""
@@ -423,16 +427,10 @@ class View(Displayed):
 
     def _roles(self) -> list[str]:
         """Return the roles, the trainer first."""
-        return self._keep("roles", lambda: list(dict.fromkeys(role for role, _ in self._by_rank)))
+        return list(self._ranks_of)
 
     def _ranks(self, role: str) -> list[int]:
-        return self._keep("ranks", self._ranks_by_role)[role]
-
-    def _ranks_by_role(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for role, rank in self._by_rank:
-            found.setdefault(role, []).append(rank)
-        return found
+        return self._ranks_of[role]
 
     def _over_ranks(self, name: str, role: str) -> Series | None:
         """Return the reduction of several ranks' rows that a name means; None if it means none."""
@@ -459,11 +457,8 @@ class View(Displayed):
 
     def histograms(self, name: str) -> list[tuple[int | None, Histogram]]:
         """Return the histograms logged under a name, with their steps."""
-        found = []
-        for fields in self._records(Kind.HISTOGRAM):
-            if fields["name"] == name:
-                found.append((fields.get("step"), Histogram.of_record(fields)))
-        return found
+        found = (fields for fields in self._records(Kind.HISTOGRAM) if fields["name"] == name)
+        return [(fields.get("step"), Histogram.of_record(fields)) for fields in found]
 
     def histogram_names(self) -> list[str]:
         """Return the names under which histograms were logged, in the order in which they were first logged."""
@@ -479,8 +474,7 @@ class View(Displayed):
 
     def _records(self, kind: Kind) -> Iterator[dict[str, Any]]:
         """Decode the records of a kind; skip those that cannot be decoded."""
-        for attempt in self._attempts.values():
-            yield from attempt.decoded(kind)
+        return (fields for attempt in self._attempts.values() for fields in attempt.decoded(kind))
 
     def samples(
         self,
@@ -536,10 +530,11 @@ class View(Displayed):
         return [found for attempt in self._attempts.values() for found in attempt.sample_frames()]
 
     def _writer_limits(self) -> dict[Writer, int | None]:
-        """Return, for each writer, the step from which on a newer attempt supersedes it."""
+        """Return, for each writer that has newer attempts, the step from which on they supersede it."""
         limits: dict[Writer, int | None] = {}
         for attempts in self._by_rank.values():
-            limits |= zip((attempt.writer for attempt in attempts), _limits(attempts), strict=True)
+            if len(attempts) > 1:
+                limits |= zip((attempt.writer for attempt in attempts), _limits(attempts), strict=True)
         return limits
 
     def frame(self, patterns: str | Iterable[str] = "*") -> pd.DataFrame:
@@ -575,17 +570,9 @@ class View(Displayed):
         if not merged.is_current:
             attempts = [attempt for attempt in self._attempts.values() if attempt.writer.role == role]
             changed = sorted(self._changed.pop(role, {}).items())
-            limits = self._keep("limits", self._superseding_limits)
+            limits = self._keep("limits", self._writer_limits)
             merged.update(attempts, [attempt for _, attempt in changed], limits)
         return merged
-
-    def _superseding_limits(self) -> dict[Writer, int | None]:
-        """Return the limits of the writers that have several attempts."""
-        found: dict[Writer, int | None] = {}
-        for attempts in self._by_rank.values():
-            if len(attempts) > 1:
-                found |= zip((attempt.writer for attempt in attempts), _limits(attempts), strict=True)
-        return found
 
 
 def _merged(events: Iterable[dict[str, Any]], event: str) -> dict[str, Any]:

@@ -10,16 +10,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from barograph.base.arrays import Floats
 from barograph.base.files.compression import Budget
 from barograph.base.model import Writer
 from barograph.journal.format import decoding
 from barograph.journal.format.fields import OPEN_STEP
 from barograph.journal.format.frames import Kind
 from barograph.journal.merge.coverage import COUNTED, MEASURED, Contributions, Coverage, Missing, Share
-from barograph.journal.merge.measured_states import Arranged, MeasuredStates
+from barograph.journal.merge.measured_states import ENCODED, Arranged, MeasuredStates, Origin
 from barograph.journal.merge.ranks import Reductions, Totals
 from barograph.journal.segments.contents import Record, RowTable
 
@@ -160,7 +158,8 @@ class RoleMerger:
         """
         try:
             if record.kind == Kind.SPARSE_STATE:
-                return self._add_sparse_state(writer, record.payload, segment)
+                layout, step, time = decoding.sparse_state_head(record.payload)
+                return step if self.add_state(writer, step, time, layout, record.payload, segment) else None
             if record.kind == Kind.LAYOUT:
                 if record.payload not in self._layout_payloads:  # every rank writes the same
                     self._add_layout(decoding.decode(record.kind, record.payload))
@@ -183,38 +182,22 @@ class RoleMerger:
         return None
 
     def add_state(
-        self, writer: Writer, step: int, time: float, layout: int, vector: NDArray[np.float64], segment: int = 0
+        self, writer: Writer, step: int, time: float, layout: int, state: Floats | bytes, segment: int = 0
     ) -> bool:
-        """Add a measured state; return False if its step is too old."""
+        """Add a measured state: a vector, or the payload of a sparse one; return False if its step is too old."""
         if step < self._oldest:
             return False
-        self._note_states(writer, [step])
-        self.measured.add_vector(writer, segment, layout, step, time, vector)
+        origin = Origin(writer, segment, layout, ENCODED if isinstance(state, bytes) else len(state))
+        self._note_states(origin, [step])
+        self.measured.add_state(origin, step, time, state)
         return True
 
-    def add_states(self, writer: Writer, segment: int, layout: int, table: RowTable, first: int) -> None:
+    def add_states(self, origin: Origin, table: RowTable, first: int) -> None:
         """Add the measured states of a table from a row on."""
         for chunk in table.since(first):
-            steps = chunk.steps
-            self._note_states(writer, steps.tolist())
-            self.measured.add_rows(writer, segment, layout, (table, table.width), first, steps, chunk.times)
+            self._note_states(origin, chunk.steps.tolist())
+            self.measured.add_rows(origin, table, first, chunk)
             first += len(chunk)
-
-    def add_sparse_states(self, writer: Writer, segment: int, layout: int, table: RowTable, first: int) -> None:
-        """Add the encoded states of a table from a row on."""
-        for chunk in table.since(first):
-            steps = chunk.steps
-            self._note_steps(steps.tolist())
-            self.measured.add_encoded(writer, segment, layout, table, first, steps)
-            first += len(chunk)
-
-    def _add_sparse_state(self, writer: Writer, payload: bytes, segment: int) -> int | None:
-        layout, step, _ = decoding.sparse_state_head(payload)
-        if step < self._oldest:
-            return None
-        self._note_steps([step])
-        self.measured.add_payload(writer, segment, layout, step, payload)
-        return step
 
     def add_values(self, writer: Writer, step: int, time: float, values: Mapping[str, float]) -> bool:
         """Add those values of a row that are reduced over ranks; return False if there are none or it is too old."""
@@ -440,9 +423,10 @@ class RoleMerger:
             self.measured.layouts[id] = described
             self._merge_again(set(self._with_problems))
 
-    def _note_states(self, writer: Writer, steps: list[int]) -> None:
-        self.add_rank(writer.rank)
-        self.coverage.add_contributor(writer.rank, MEASURED)
+    def _note_states(self, origin: Origin, steps: list[int]) -> None:
+        if origin.width != ENCODED:  # a sparse state is followed by another one of its step
+            self.add_rank(origin.writer.rank)
+            self.coverage.add_contributor(origin.writer.rank, MEASURED)
         self._note_steps(steps)
 
     def _step(self, writer: Writer, step: int, time: float) -> _Step:

@@ -84,22 +84,15 @@ def signs_of(events: Iterable[dict[str, Any]]) -> SignsOfLife:
     return found
 
 
-def writer_status(events: Iterable[dict[str, Any]], last_row: float | None, now: float | None = None) -> Status:
-    """Return the status of a writer from its events and the time of its last row."""
-    return status_of(signs_of(events), last_row, now)
-
-
 def status_of(signs: SignsOfLife, last_row: float | None, now: float | None = None) -> Status:
     """Return the status of a writer from what its events tell and the time of its last row."""
     now = time.time() if now is None else now
     if signs.imported is not None:
         return _imported_status(signs.imported, now)
     if signs.finish is not None:
-        return Status(signs.finish.get("status", "finished"), signs.finish.get("reason", ""))
+        return _written_status(signs.finish)
     start, heard = signs.start, max(last_row or 0.0, signs.heard)
-    if not start:
-        return _remote_status(now - heard)
-    if start.get("machine") != machine_id():
+    if not start or start.get("machine") != machine_id():
         return _remote_status(now - heard)
     if process_start(start.get("pid") or -1) != start.get("born"):
         return KILLED
@@ -111,18 +104,17 @@ def status_of(signs: SignsOfLife, last_row: float | None, now: float | None = No
     return Status("running")
 
 
-def writer_end(events: Iterable[dict[str, Any]], last_row: float | None, now: float | None = None) -> End:
-    """Return whether a writer still records; one that was terminated and has written its end is finished."""
-    return end_of(signs_of(events), last_row, now)
-
-
 def end_of(signs: SignsOfLife, last_row: float | None, now: float | None = None) -> End:
-    """Return whether a writer still records, as ``writer_end`` does."""
+    """Return whether a writer still records; one that was terminated and has written its end is finished."""
     if signs.finish is not None and signs.finish.get("lost"):
         return "lost"  # another process has seen its end
     if signs.finish is not None or signs.imported is not None:
         return "finished"
     return "lost" if status_of(signs, last_row, now).ended else "running"
+
+
+def _written_status(finish: Mapping[str, Any]) -> Status:
+    return Status(finish.get("status", "finished"), finish.get("reason", ""))
 
 
 def _imported_status(imported: Mapping[str, Any], now: float) -> Status:
@@ -192,18 +184,18 @@ class WriterEnd:
     @property
     def status(self) -> Status:
         """The status at this moment."""
-        return writer_status(self.events, self.last_row)
+        return status_of(signs_of(self.events), self.last_row)
 
     @property
     def end(self) -> End:
         """Whether the writer still records at this moment, has written its end, or was killed."""
-        return writer_end(self.events, self.last_row)
+        return end_of(signs_of(self.events), self.last_row)
 
     @property
     def written(self) -> Status | None:
         """The status that the writer has written at its end."""
         finish = next((event for event in self.events if event["event"] == "finish"), None)
-        return None if finish is None else Status(finish.get("status", "finished"), finish.get("reason", ""))
+        return None if finish is None else _written_status(finish)
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +350,7 @@ def _look_at(paths: list[Path], size: int) -> _Look:
     readers = [SegmentReader(path) for path in paths]
     complete = [reader.read_ends(size) for reader in readers]
     times = [time for reader in readers for time in reader.steps.times]
-    times += [float(table.times.max()) for reader in readers for table in reader.tables.values()]
+    times += [span[1] for reader in readers if (span := reader.steps.row_span) is not None]
     highest = max(reader.steps.highest for reader in readers)
     last_step = None if highest == OPEN_STEP else highest
     found = [event for reader in readers for event in events([*reader.records, *reader.heartbeats])]

@@ -132,7 +132,7 @@ def split_payloads(payloads: bytes, lengths: Ints) -> list[bytes]:
     return [payloads[start:end] for start, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True)]
 
 
-def united_heads(chunks: Sequence[RowChunk]) -> tuple[Ints, Ints, Floats]:
+def united_heads(chunks: Sequence[Rows]) -> tuple[Ints, Ints, Floats]:
     """Return offsets, steps and times of the rows of some chunks, at least one."""
     return (
         np.concatenate([one.offsets for one in chunks]),
@@ -184,21 +184,6 @@ class RowTable:
                 yield chunk.slice(count, len(chunk))
             count -= len(chunk)
 
-    @property
-    def offsets(self) -> Ints:
-        """The offsets over all chunks."""
-        return np.concatenate([chunk.offsets for chunk in self.chunks])
-
-    @property
-    def steps(self) -> Ints:
-        """The steps over all chunks, as written."""
-        return np.concatenate([chunk.steps for chunk in self.chunks])
-
-    @property
-    def times(self) -> Floats:
-        """The times over all chunks."""
-        return np.concatenate([chunk.times for chunk in self.chunks])
-
     def column(self, number: int, start: int = 0) -> Floats:
         """Return one column over all chunks, from a row on."""
         last = self.chunks[-1] if self.chunks else None
@@ -212,10 +197,6 @@ class RowTable:
         """Return the values of some rows, in ascending order, in some columns."""
         found = [chunk.pick(within, columns) for chunk, within in self._chunks_of(rows)]
         return np.concatenate(found) if found else np.empty((0, len(columns)))
-
-    def payloads(self, rows: Ints) -> list[bytes]:
-        """Return the payloads of some sparse states, in ascending order."""
-        return split_payloads(*self.joined_payloads(rows))
 
     def joined_payloads(self, rows: Ints) -> tuple[bytes, Ints]:
         """Return the payloads of some sparse states, in ascending order, one behind the other, and their lengths."""
