@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barograph.journal.format import frames
-from barograph.journal.format.decoding import decode
+from barograph.journal.format.fields import decode
 from barograph.journal.format.folder import segments
 from barograph.journal.format.frames import FRAME_HEAD, SEGMENT_HEAD, Kind
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import barograph
 from barograph.base.model import Writer
 from barograph.journal.format import fields, frames
-from barograph.journal.format.decoding import decode_schema
+from barograph.journal.format.fields import decode_schema
 from barograph.journal.segments.reader import SegmentReader
 from barograph.journal.write.writer import JournalWriter
 

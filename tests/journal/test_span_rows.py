@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import barograph
 from barograph.base.model import PhaseSpan
-from barograph.journal.format import decoding, frames
+from barograph.journal.format import fields, frames
 from barograph.journal.format.fields import MAX_NUMBER, MAX_SECONDS, OPEN_STEP, DecodingError
 from barograph.journal.format.frames import DEVICE_CLOCK, FAILED, PHASE_HEAD, PHASE_TAIL, TIMER, Kind, phase_string
 from barograph.journal.read import spans as span_rows
@@ -89,7 +89,7 @@ def one_by_one(found: Frames) -> tuple[dict[int, tuple[int, int, int, PhaseFrame
     bad = []
     for number, (offset, payload) in enumerate(found):
         try:
-            decoding.decode(payload[0], payload)
+            fields.decode(payload[0], payload)
         except DecodingError:
             bad.append(number)
             continue

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from barograph.journal.format import frames
-from barograph.journal.format.decoding import decode
-from barograph.journal.format.fields import OPEN_STEP
+from barograph.journal.format.fields import OPEN_STEP, decode
 from barograph.journal.format.frames import FRAME_HEAD, FRAME_MAGIC, SEGMENT_HEAD, Kind, frame, segment_head
 
 Files = dict[str, bytes]

@@ -21,8 +21,7 @@ from barograph.base.errors import JournalError
 from barograph.base.formatting import describe_error
 from barograph.base.model import RunInfo, Status
 from barograph.journal.format import fields
-from barograph.journal.format.decoding import EVENT, EVENTS
-from barograph.journal.format.fields import MAX_TIME, STATUS_WORDS, DecodingError
+from barograph.journal.format.fields import EVENT, EVENTS, MAX_TIME, STATUS_WORDS, DecodingError
 from barograph.journal.format.folder import (
     PAGE_FOLDER,
     FileStates,

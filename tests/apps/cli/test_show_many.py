@@ -7,7 +7,7 @@ from barograph.apps.cli import main
 from barograph.apps.terminal.run_facts import MAX_RANKS
 from barograph.apps.terminal.show import MAX_FAMILIES, MAX_WARNINGS
 from barograph.base.model import Status
-from barograph.journal.format import decoding, fields
+from barograph.journal.format import fields
 from barograph.journal.read.attempt import Attempt
 
 FAMILIES = MAX_FAMILIES + 20
@@ -87,7 +87,7 @@ def test_a_copy_of_a_schema_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch
         run.log({"loss": 1.0}, step=step)
     run.finish()
     decoded: list[bytes] = []
-    decode = decoding.decode_schema
+    decode = fields.decode_schema
     monkeypatch.setattr(fields, "decode_schema", lambda payload: decoded.append(payload) or decode(payload))
     assert barograph.open("copies").series("loss").last == 1.0
     assert len(decoded) == 1

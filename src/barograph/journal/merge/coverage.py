@@ -14,9 +14,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from barograph.base.model import Writer
-from barograph.journal.read.status import End
+
+if TYPE_CHECKING:
+    from barograph.journal.read.status import End
 
 Share = tuple[str, str]
 """What a rank contributes to a step: the kind of a report and its set of tasks."""

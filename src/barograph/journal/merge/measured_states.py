@@ -1,4 +1,4 @@
-"""The measured states of one role, by step.
+"""The measured states of one role, by step: a run of hundreds of ranks has some for each rank in each step.
 
 A state is kept as its place: the table of a segment, and the row in it. What is wanted of the states is merged for many
 steps at once, so that a metric costs a few NumPy calls for each rank, and not some for each state.
@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from barograph.base.arrays import Floats, Ints
 from barograph.base.model import Writer
 from barograph.journal.format.fields import MAX_STEP
 from barograph.journal.format.frames import ROW_HEAD
-from barograph.journal.merge.places_by_step import Places, PlacesByStep, united
 from barograph.journal.segments.contents import Rows, RowTable, joined_payloads, split_payloads
 from barograph.metrics.states import sparse
 from barograph.metrics.states.kinds import KINDS
@@ -25,6 +25,84 @@ from barograph.metrics.states.layout import Layout
 
 if TYPE_CHECKING:
     from barograph.journal.merge.measurements import DescribedLayout, RankState
+
+
+class Places(NamedTuple):
+    """Places of states: the numbers of their sources, the rows of those, and times."""
+
+    numbers: Ints
+    rows: Ints
+    times: Floats
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def where(self, some: NDArray[np.bool_] | Ints | slice) -> Places:
+        """Return some of the places."""
+        return Places(self.numbers[some], self.rows[some], self.times[some])
+
+
+def united(places: Sequence[Places]) -> Places:
+    """Return some places together."""
+    return Places(
+        np.concatenate([one.numbers for one in places]),
+        np.concatenate([one.rows for one in places]),
+        np.concatenate([one.times for one in places]),
+    )
+
+
+NO_PLACES = Places(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
+class PlacesByStep:
+    """Places of states. They are added by source, and put together by step when a step is asked for."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, list[Places]] = {}
+        self._added: list[tuple[int, int, Ints, Floats]] = []  # source, first row, steps and times
+
+    def __contains__(self, step: int) -> bool:
+        self._group()
+        return step in self._steps
+
+    def add(self, number: int, first: int, steps: Ints, times: Floats) -> None:
+        """Add rows of a source, which follow each other."""
+        if len(steps):
+            self._added.append((number, first, steps, times))
+
+    def of(self, step: int) -> Places:
+        """Return the places of the states of a step, in the order in which they were added."""
+        self._group()
+        found = self._steps.get(step)
+        if found is None:
+            return NO_PLACES
+        if len(found) > 1:
+            found[:] = [united(found)]
+        return found[0]
+
+    def take(self, step: int) -> Places:
+        """Return the places of the states of a step, and forget them."""
+        found = self.of(step)
+        self._steps.pop(step, None)
+        return found
+
+    def _group(self) -> None:
+        """Put what was added to its steps."""
+        if not self._added:
+            return
+        added, self._added = self._added, []
+        steps = np.concatenate([steps for _, _, steps, _ in added])
+        order = np.argsort(steps, kind="stable")
+        places = Places(
+            np.repeat([number for number, _, _, _ in added], [len(of_source) for _, _, of_source, _ in added])[order],
+            np.concatenate([np.arange(first, first + len(of_source)) for _, first, of_source, _ in added])[order],
+            np.concatenate([times for _, _, _, times in added])[order],
+        )
+        steps = steps[order]
+        bounds = [0, *(np.flatnonzero(steps[1:] != steps[:-1]) + 1).tolist(), len(steps)]
+        for step, start, stop in zip(steps[bounds[:-1]].tolist(), bounds, bounds[1:], strict=False):
+            self._steps.setdefault(step, []).append(places.where(slice(start, stop)))
+
 
 Place = tuple[int, int]
 """The number of a source, and a row of it."""
@@ -47,7 +125,7 @@ class ReadStates(dict[int, Any]):
         return joined_payloads([self[row] for row in rows.tolist() if row in self])
 
 
-class Origin(NamedTuple):
+class StateOrigin(NamedTuple):
     """Where states of one layout and width come from. They are merged in this order, however they were read."""
 
     writer: Writer
@@ -60,7 +138,7 @@ class Origin(NamedTuple):
 class _Source:
     """The states of one origin."""
 
-    origin: Origin
+    origin: StateOrigin
     states: RowTable | ReadStates = field(default_factory=ReadStates)
     count: int = 0
     checked: int = 0  # sparse states
@@ -110,7 +188,7 @@ class _Columns(NamedTuple):
     ids: list[int]
 
     @classmethod
-    def of(cls, origins: list[Origin], limits: Mapping[Writer, int]) -> _Columns:
+    def of(cls, origins: list[StateOrigin], limits: Mapping[Writer, int]) -> _Columns:
         order = np.empty(len(origins), np.int64)
         order[sorted(range(len(origins)), key=origins.__getitem__)] = np.arange(len(origins))
         ids = list(dict.fromkeys(origin.layout for origin in origins))
@@ -129,7 +207,7 @@ class MeasuredStates:
     def __init__(self) -> None:
         self.layouts: dict[int, DescribedLayout] = {}
         self._sources: list[_Source] = []
-        self._numbers: dict[Origin, int] = {}
+        self._numbers: dict[StateOrigin, int] = {}
         self._limits: dict[Writer, int] = {}  # the step from which on a writer is superseded
         self._known: _Columns | None = None  # of the sources; None after a change
         self._unchecked: set[int] = set()  # sources that have got further states
@@ -159,7 +237,7 @@ class MeasuredStates:
         encoded = {origin.layout for origin in self._numbers if origin.width == ENCODED} & self.layouts.keys()
         return [frozenset(self.layouts[id].layout.places) for id in sorted(encoded)]
 
-    def add_rows(self, origin: Origin, table: RowTable, first: int, rows: Rows) -> None:
+    def add_rows(self, origin: StateOrigin, table: RowTable, first: int, rows: Rows) -> None:
         """Add rows of a table; ``first`` is the number of the first one."""
         number = self._number(origin)
         self._sources[number].states = table
@@ -167,7 +245,7 @@ class MeasuredStates:
         times = np.zeros(len(rows)) if origin.width == ENCODED else rows.times
         self._add_places(number, first, rows.steps, times)
 
-    def add_state(self, origin: Origin, step: int, time: float, state: Floats | bytes) -> None:
+    def add_state(self, origin: StateOrigin, step: int, time: float, state: Floats | bytes) -> None:
         """Add one state: a vector, or the payload of a sparse one."""
         number = self._number(origin)
         source = self._sources[number]
@@ -201,7 +279,7 @@ class MeasuredStates:
         """Return the ranks whose contributions to a step count."""
         return {origin.writer.rank for origin in self._origins(self._counted(self._dense, step))}
 
-    def _origins(self, places: Places) -> list[Origin]:
+    def _origins(self, places: Places) -> list[StateOrigin]:
         return [self._sources[number].origin for number in np.unique(places.numbers).tolist()]
 
     def some_sources(self, step: int) -> set[tuple[int, int]]:
@@ -353,7 +431,7 @@ class MeasuredStates:
             found |= zip([(number, row) for row in rows], self._sources[number].bodies(np.array(rows)), strict=True)
         return [[found[number, row] for number, row in places.tolist()] for places in steps]
 
-    def _number(self, origin: Origin) -> int:
+    def _number(self, origin: StateOrigin) -> int:
         number = self._numbers.get(origin)
         if number is None:
             number = self._numbers[origin] = len(self._sources)

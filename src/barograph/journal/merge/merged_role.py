@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from barograph.base.model import MissingRank, Writer
 from barograph.journal.merge.coverage import COUNTED, Contributions, WriterProgress
-from barograph.journal.merge.measured_states import ENCODED, Origin
+from barograph.journal.merge.measured_states import ENCODED, StateOrigin
 from barograph.journal.merge.ranks import Reductions
 from barograph.journal.merge.role_merger import MergedStep, RoleMerger
 from barograph.journal.read.series import Series, joined
@@ -237,9 +237,9 @@ class MergedRole:
             for record in shared.records:
                 merger.add_record(attempt.writer, record, shared.segment)
             for layout, table, start in shared.sparse_states:
-                merger.add_states(Origin(attempt.writer, shared.segment, layout, ENCODED), table, start)
+                merger.add_states(StateOrigin(attempt.writer, shared.segment, layout, ENCODED), table, start)
             for layout, table, start in shared.states:
-                merger.add_states(Origin(attempt.writer, shared.segment, layout, table.width), table, start)
+                merger.add_states(StateOrigin(attempt.writer, shared.segment, layout, table.width), table, start)
         merger.coverage.set_progress(attempt.writer, _progress(attempt))
 
     def _add_counting_ranks(self, attempts: Iterable[Attempt]) -> None:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barograph.base.arrays import Floats
 from barograph.base.files.compression import Budget
 from barograph.base.model import Writer
-from barograph.journal.format import decoding
+from barograph.journal.format import fields
 from barograph.journal.format.fields import OPEN_STEP
 from barograph.journal.format.frames import Kind
 from barograph.journal.merge.coverage import COUNTED, MEASURED, Contributions, Coverage, Missing, Share
-from barograph.journal.merge.measured_states import ENCODED, Arranged, MeasuredStates, Origin
+from barograph.journal.merge.measured_states import ENCODED, Arranged, MeasuredStates, StateOrigin
 from barograph.journal.merge.ranks import Reductions, Totals
 from barograph.journal.segments.contents import Record, RowTable
 
@@ -158,18 +158,18 @@ class RoleMerger:
         """
         try:
             if record.kind == Kind.SPARSE_STATE:
-                layout, step, time = decoding.sparse_state_head(record.payload)
+                layout, step, time = fields.sparse_state_head(record.payload)
                 return step if self.add_state(writer, step, time, layout, record.payload, segment) else None
             if record.kind == Kind.LAYOUT:
                 if record.payload not in self._layout_payloads:  # every rank writes the same
-                    self._add_layout(decoding.decode(record.kind, record.payload))
+                    self._add_layout(fields.decode(record.kind, record.payload))
                     self._layout_payloads.add(record.payload)
             elif record.kind == Kind.EVENT:
-                self.add_event(writer, decoding.decode(record.kind, record.payload))
+                self.add_event(writer, fields.decode(record.kind, record.payload))
             elif record.kind == Kind.GATHERED:
                 from barograph.journal.merge.rollouts import RolloutState
 
-                state = RolloutState.parse(writer.rank, *decoding.decode(record.kind, record.payload))
+                state = RolloutState.parse(writer.rank, *fields.decode(record.kind, record.payload))
                 if state.step >= self._oldest:
                     share = state.kind, state.taskset
                     found = self._step(writer, state.step, state.time)
@@ -187,12 +187,12 @@ class RoleMerger:
         """Add a measured state: a vector, or the payload of a sparse one; return False if its step is too old."""
         if step < self._oldest:
             return False
-        origin = Origin(writer, segment, layout, ENCODED if isinstance(state, bytes) else len(state))
+        origin = StateOrigin(writer, segment, layout, ENCODED if isinstance(state, bytes) else len(state))
         self._note_states(origin, [step])
         self.measured.add_state(origin, step, time, state)
         return True
 
-    def add_states(self, origin: Origin, table: RowTable, first: int) -> None:
+    def add_states(self, origin: StateOrigin, table: RowTable, first: int) -> None:
         """Add the measured states of a table from a row on."""
         for chunk in table.since(first):
             self._note_states(origin, chunk.steps.tolist())
@@ -423,7 +423,7 @@ class RoleMerger:
             self.measured.layouts[id] = described
             self._merge_again(set(self._with_problems))
 
-    def _note_states(self, origin: Origin, steps: list[int]) -> None:
+    def _note_states(self, origin: StateOrigin, steps: list[int]) -> None:
         if origin.width != ENCODED:  # a sparse state is followed by another one of its step
             self.add_rank(origin.writer.rank)
             self.coverage.add_contributor(origin.writer.rank, MEASURED)

@@ -23,7 +23,7 @@ from barograph.base.model import Sample, total_reward
 from barograph.journal.format.folder import SegmentFile
 from barograph.journal.format.frames import SAMPLE_HEAD, parse_samples
 from barograph.journal.format.samples import decode, encode
-from barograph.journal.samples.columns import MAX_COLUMNS, MAX_NAME_BYTES, Kind, columns_of, kind_of
+from barograph.journal.samples.query import MAX_COLUMNS, MAX_NAME_BYTES, Kind, columns_of, kind_of
 from barograph.journal.samples.transcript import to_bytes, turns_of
 from barograph.journal.segments.contents import SampleFrame
 from barograph.journal.segments.framing import HEAD, read_payload

@@ -20,7 +20,7 @@ import numpy as np
 from barograph.base.arrays import Floats, Ints
 from barograph.base.errors import JournalError
 from barograph.base.model import Damage
-from barograph.journal.format.decoding import waiting_frames
+from barograph.journal.format.fields import waiting_frames
 from barograph.journal.format.folder import FileState
 from barograph.journal.format.frames import FRAME_HEAD, ROW_HEAD, SEGMENT_HEAD, Kind
 from barograph.journal.segments.contents import Record, RowChunk, RowTable, SampleFrame, joined_payloads

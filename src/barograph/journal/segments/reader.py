@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from barograph.base.arrays import Floats, Ints
 from barograph.base.errors import JournalError
 from barograph.base.model import Damage
-from barograph.journal.format import decoding, frames
-from barograph.journal.format.decoding import HEARTBEAT, waiting_frames
-from barograph.journal.format.fields import MAX_TIME, OPEN_STEP, DecodingError
+from barograph.journal.format import fields, frames
+from barograph.journal.format.fields import HEARTBEAT, MAX_TIME, OPEN_STEP, DecodingError, waiting_frames
 from barograph.journal.format.folder import FileState
 from barograph.journal.format.frames import (
     COMMIT_BODY,
@@ -300,7 +299,7 @@ class SegmentReader:
     def _add_other(self, kind: int, offset: int, payload: bytes) -> None:
         if kind == Kind.SCHEMA:
             if (copy := hash(payload)) not in self._read_schemas:  # writers repeat them
-                self._add_schema(*decoding.decode_schema(payload))
+                self._add_schema(*fields.decode_schema(payload))
                 self._read_schemas.add(copy)
         elif kind == Kind.SAMPLE:
             self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
@@ -394,7 +393,7 @@ class SegmentReader:
 def _problem(kind: int, payload: bytes) -> str | None:
     """Return why a record cannot be decoded; None if it can."""
     try:
-        decoding.decode(kind, payload)
+        fields.decode(kind, payload)
     except DecodingError as problem:
         return str(problem)
     return None
@@ -454,7 +453,7 @@ def decoded(records: Iterable[Record], *kinds: Kind) -> Iterator[tuple[Record, A
     """Yield the records of some kinds with their contents, in order; skip those that cannot be decoded."""
     for record in of_kinds(records, kinds):
         try:
-            contents = decoding.decode(record.kind, record.payload)
+            contents = fields.decode(record.kind, record.payload)
         except DecodingError:  # ``check_records`` counts them
             continue
         yield record, contents
