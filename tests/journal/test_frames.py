@@ -85,7 +85,7 @@ def test_the_journal_of_this_version_stays_readable():
     tables = {reader.schemas[id]: table for id, table in reader.tables.items()}
     first = tables[("critic/score/mean", "actor/lr", "名 字@8 /x")]
     assert first.column(0).tolist() == [0.0, 0.125, 0.25, 0.375]
-    assert first.steps.tolist() == [fields.OPEN_STEP] * 4
+    assert first.chunks[0].steps.tolist() == [fields.OPEN_STEP] * 4
     odd = tables[("nan", "inf", "-inf", "tiny")]
     assert str(odd.column(0).tolist() + odd.column(1).tolist() + odd.column(2).tolist()) == "[nan, inf, -inf]"
     assert odd.column(3).tolist() == [5e-324]

@@ -219,11 +219,6 @@ def _decoded_end(first: Any, second: Any) -> WriterEnd:
 MARK = "mark"  # the event's name on disk, written since 0.1
 
 
-def latest_annotation(folder: Path, run: str, field: str) -> Any:
-    """Return what a field of a run was set to last on the page of its directory, or None."""
-    return LatestAnnotations(field).get(folder, run)
-
-
 class LatestAnnotations:
     """What a field of runs was set to last. The segments of each directory are read once."""
 

@@ -28,6 +28,7 @@ from barograph.base.model import (
 )
 from barograph.journal.format.folder import FileState, SegmentFile, read_run_info, segment_files
 from barograph.journal.format.frames import Kind
+from barograph.journal.merge.coverage import COUNTED
 from barograph.journal.merge.merged_role import MergedRole
 from barograph.journal.merge.ranks import names_over_ranks, reduced_series
 from barograph.journal.read.attempt import Attempt, TableColumn
@@ -260,7 +261,7 @@ class View(Displayed):
         """The first and the last step of the main writer; None if nothing was logged."""
         for of_writer in self._by_rank.values():
             firsts = [step for attempt in of_writer if (step := attempt.steps.first_step()) is not None]
-            last = of_writer[-1].last_step() if of_writer else None
+            last = of_writer[-1].steps.last_step() if of_writer else None
             if firsts and last is not None:
                 return min(firsts), last
         return None
@@ -268,7 +269,7 @@ class View(Displayed):
     @property
     def newest_step(self) -> int | None:
         """The highest step of any writer in its newest attempt; None if nothing was logged."""
-        found = [attempts[-1].last_step() for attempts in self._by_rank.values()]
+        found = [attempts[-1].steps.last_step() for attempts in self._by_rank.values()]
         return max((step for step in found if step is not None), default=None)
 
     @property
@@ -279,7 +280,7 @@ class View(Displayed):
     def _whole_span(self) -> tuple[float, float]:
         moments = [self.info.created]
         for attempt in self._attempts.values():
-            moments += attempt.span() or ()
+            moments += attempt.steps.row_span() or ()
             moments += attempt.event_span() or ()
         return min(moments), max(moments)
 
@@ -291,7 +292,7 @@ class View(Displayed):
         """Return the first and the last step of each attempt of the main writer that logged one, or a metric."""
         attempts = next(iter(self._by_rank.values()), [])
         attempts = [attempt for attempt in attempts if name is None or name in attempt.names()]
-        found = [(attempt.steps.first_step(), attempt.last_step()) for attempt in attempts]
+        found = [(attempt.steps.first_step(), attempt.steps.last_step()) for attempt in attempts]
         return [(first, last) for first, last in found if first is not None and last is not None]
 
     def names(self, pattern: str | Iterable[str] = "*") -> list[str]:
@@ -448,7 +449,7 @@ class View(Displayed):
 
     def _missing_counts(self, role: str) -> Iterator[MissingRank]:
         merged, ranks = self._merged_of(role), self._ranks(role)
-        since = merged.may_lack_counts_since()
+        since = merged.coverage.may_lack_since(COUNTED)
         for name in merged.reductions.counted() if len(ranks) > 1 else ():
             by_rank = {rank: self._series_of(name, role, rank, None).since(since) for rank in ranks}
             total = reduced_series(name, "sum", by_rank)

@@ -70,12 +70,12 @@ def test_no_table_is_looked_at_for_status_steps_and_times():
         run.log({f"family{n}/value": float(n)}, step=n)
     view = barograph.open("times")
     [attempt] = view._attempts.values()
-    before = attempt.span()
-    assert (view.status.word, view.steps, attempt.last_step()) == ("running", (0, 19), 19)
+    before = attempt.steps.row_span()
+    assert (view.status.word, view.steps, attempt.steps.last_step()) == ("running", (0, 19), 19)
     run.log({"late": 1.0}, step=30)
     view.refresh()
-    assert attempt.last_step() == 30
-    assert attempt.span() > before
+    assert attempt.steps.last_step() == 30
+    assert attempt.steps.row_span() > before
     assert not any(segment.resolved for segment in attempt._segments.values())
     run.finish()
 

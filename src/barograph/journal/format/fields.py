@@ -331,11 +331,6 @@ def _histogram(payload: bytes) -> dict[str, Any]:
     return found
 
 
-def _layout(payload: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = LAYOUT(parse_json(payload[1:]))
-    return found
-
-
 def _gathered(payload: bytes) -> tuple[dict[str, Any], bytes]:
     if len(payload) < PACKET_HEAD.size:
         raise DecodingError("it is too short")
@@ -373,7 +368,7 @@ READERS: dict[int, Callable[[bytes], Any]] = {
     Kind.EVENT: _event,
     Kind.TEXT: _text,
     Kind.HISTOGRAM: _histogram,
-    Kind.LAYOUT: _layout,
+    Kind.LAYOUT: lambda payload: LAYOUT(parse_json(payload[1:])),
     Kind.GATHERED: _gathered,
     Kind.SPARSE_STATE: sparse_state_head,
     Kind.PHASE_OPEN: _check_phase,

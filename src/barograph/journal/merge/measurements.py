@@ -68,11 +68,6 @@ def _is_known(state: str, kind: str) -> bool:
 
 def merge_states(states: Iterable[RankState], layouts: Mapping[int, DescribedLayout], vocabulary: str) -> Measured:
     """Return the values of the states of one step; raise ValueError if the layout of one is not known."""
-    return merged_measurement(states, layouts).finish(vocabulary)
-
-
-def merged_measurement(states: Iterable[RankState], layouts: Mapping[int, DescribedLayout]) -> Measurement:
-    """Return the measurement that the states of one step are parts of; raise ValueError as ``merge_states`` does."""
     dense: dict[int, list[Floats]] = {}
     encoded: dict[int, list[bytes]] = {}
     for state in states:
@@ -90,7 +85,7 @@ def merged_measurement(states: Iterable[RankState], layouts: Mapping[int, Descri
     for id, vector in vectors:
         described = layouts[id]
         merged.merge(Measurement(states={**described.coefficients, **described.layout.unpack(vector)}))
-    return merged
+    return merged.finish(vocabulary)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -92,7 +92,7 @@ class RoleMerger:
         self._steps: dict[int, _Step] = {}
         self._known: set[int] = set()  # steps with contributions
         self._ordered: list[int] = []  # the same in ascending order
-        self._merged: dict[int, _Merged] = {}
+        self._merged: defaultdict[int, _Merged] = defaultdict(_Merged)
         self._changed: set[int] = set()
         self._oldest = OPEN_STEP  # contributions to earlier steps are ignored
         self._limits: dict[Writer, int] = {}  # the step from which on a writer is superseded
@@ -110,10 +110,6 @@ class RoleMerger:
     def __contains__(self, step: int) -> bool:
         return step in self._known
 
-    def steps(self) -> list[int]:
-        """Return the steps that have contributions, in ascending order."""
-        return self._ordered
-
     @property
     def unread(self) -> Counter[str]:
         """The reasons why contributions could not be merged, with their numbers."""
@@ -130,7 +126,7 @@ class RoleMerger:
 
     def time(self, step: int) -> float:
         """Return the time of the last contribution to a step that counts."""
-        known = self._merged_of(step)
+        known = self._merged[step]
         if known.time is None:
             others = self._steps[step].times.items() if step in self._steps else ()
             times = [time for writer, time in others if self.counts(writer, step)]
@@ -278,31 +274,21 @@ class RoleMerger:
 
     def add_event(self, writer: Writer, event: Mapping[str, Any]) -> None:
         """Add an event that tells what ranks share or count."""
-        match event.get("event"):
-            case "alone":
-                self.coverage.add_alone(writer, (event["kind"], event["taskset"]))
-            case "shared":
-                self.coverage.add_shared(
-                    writer, event["kind"] == MEASURED[0], event["since"] if event["dropped"] else None
-                )
-            case "open_report":
-                self.coverage.add_open(writer, event["step"], (event["kind"], event["taskset"]))
-            case "gather_failed":
-                self.coverage.add_failed_exchange(writer, event["step"])
-            case "counts":
-                self.reductions.declare(event["names"], event["how"])
-                self._reduced_names.clear()
+        self.coverage.add_event(writer, event)
+        if event.get("event") == "counts":
+            self.reductions.declare(event["names"], event["how"])
+            self._reduced_names.clear()
 
     def measured_share(self, step: int) -> MeasuredShare:
         """Return the measured states of a step, and whether they are the whole; they are not merged yet."""
-        known = self._merged_of(step)
+        known = self._merged[step]
         if known.measured is None:
             known.measured = self._measured_share(step, known) if step in self.measured else MeasuredShare()
         return known.measured
 
     def report_values(self, step: int) -> MergedStep:
         """Return the values of a step's rollouts and evaluations."""
-        known = self._merged_of(step)
+        known = self._merged[step]
         if known.reports is None:
             found = self._steps.get(step)
             known.reports = NOTHING if found is None else self._report_values(step, found, known)
@@ -311,7 +297,7 @@ class RoleMerger:
     def _step_values(self, step: int) -> MergedStep:
         if step not in self:
             return NOTHING
-        known = self._merged_of(step)
+        known = self._merged[step]
         if known.values is None:
             measured, (values, withheld) = self.measured_share(step), self.report_values(step)
             withheld |= measured.withheld
@@ -355,7 +341,8 @@ class RoleMerger:
         merged: dict[str, float] = {}
         withheld: set[str] = set()
         for share, reports in sorted(found.reports.items()):
-            counted = sorted((one for one in reports if self.counts(one.writer, step)), key=_order)
+            counted = [one for one in reports if self.counts(one.writer, step)]
+            counted.sort(key=lambda one: (one.writer, one.segment))
             sources = {(one.writer.rank, one.segment) for one in counted}
             if not counted or (share not in missing and _is_alone(sources, self._first_rank)):
                 continue
@@ -447,12 +434,6 @@ class RoleMerger:
         self._known |= changed
         self._merge_again(changed)
 
-    def _merged_of(self, step: int) -> _Merged:
-        found = self._merged.get(step)
-        if found is None:
-            found = self._merged[step] = _Merged()
-        return found
-
     def _merge_again(self, steps: Iterable[int]) -> None:
         changed = set(steps)
         self._changed |= changed
@@ -479,10 +460,6 @@ class _Parts(NamedTuple):
 def _is_alone(sources: Set[tuple[int, int]], first: int | None) -> bool:
     """Return whether the rows of a role's first rank have the values already: it alone contributed, in one process."""
     return len(sources) == 1 and next(iter(sources))[0] == first
-
-
-def _order(report: _Report) -> tuple[Writer, int]:
-    return report.writer, report.segment
 
 
 def _count(unread: Counter[str], reason: str) -> None:

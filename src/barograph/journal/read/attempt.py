@@ -226,7 +226,7 @@ class Attempt:
         return found
 
     def _last_row(self) -> float | None:
-        span = self.span()
+        span = self.steps.row_span()
         return span[1] if span else None
 
     def new_shared(self) -> Iterator[Shared]:
@@ -274,14 +274,6 @@ class Attempt:
                 if rows.ascending and rows.is_settled:
                     found[name] = TableColumn(rows, segment.reader.tables[schema], number)
         return found
-
-    def last_step(self) -> int | None:
-        """Return the highest step so far."""
-        return self.steps.last_step()
-
-    def span(self) -> tuple[float, float] | None:
-        """Return the times of the first and of the last row."""
-        return self.steps.row_span()
 
     def _index_names(self) -> None:
         """Find the columns of each name again if there are new tables, or names of tables that had none."""

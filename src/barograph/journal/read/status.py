@@ -194,7 +194,7 @@ class WriterEnd:
     @property
     def written(self) -> Status | None:
         """The status that the writer has written at its end."""
-        finish = next((event for event in self.events if event["event"] == "finish"), None)
+        finish = signs_of(self.events).finish
         return None if finish is None else _written_status(finish)
 
 
@@ -353,19 +353,19 @@ def _look_at(paths: list[Path], size: int) -> _Look:
     times += [span[1] for reader in readers if (span := reader.steps.row_span) is not None]
     highest = max(reader.steps.highest for reader in readers)
     last_step = None if highest == OPEN_STEP else highest
-    found = [event for reader in readers for event in events([*reader.records, *reader.heartbeats])]
-    heard = max([*times, *(event.get("time", 0.0) for event in found)], default=0.0)
-    return _Look(WriterEnd(_telling(found, heard), max(times, default=None)), heard, last_step, all(complete))
+    signs = signs_of(event for reader in readers for event in events([*reader.records, *reader.heartbeats]))
+    heard = max([*times, signs.heard])
+    return _Look(WriterEnd(_telling(signs, heard), max(times, default=None)), heard, last_step, all(complete))
 
 
-def _telling(found: list[dict[str, Any]], heard: float) -> list[dict[str, Any]]:
+def _telling(signs: SignsOfLife, heard: float) -> list[dict[str, Any]]:
     """Return as few events as give the same status: the first finish, else the last start and the last time."""
-    for event in reversed(found):
-        if event.get("event") == "imported":
-            return [{name: event[name] for name in IMPORTED_FIELDS if name in event}]
-    for event in found:
-        if event.get("event") == "finish":
-            return [{name: event[name] for name in FINISH_FIELDS if name in event}]
-    starts = [event for event in found if event.get("event") == "start"]
-    last = ({name: event[name] for name in START_FIELDS if name in event} for event in starts[-1:])
-    return [*last, {"event": "heartbeat", "time": heard}]
+    for event, names in ((signs.imported, IMPORTED_FIELDS), (signs.finish, FINISH_FIELDS)):
+        if event is not None:
+            return [_some(event, names)]
+    start = [_some(signs.start, START_FIELDS)] if signs.start else []
+    return [*start, {"event": "heartbeat", "time": heard}]
+
+
+def _some(event: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: event[name] for name in names if name in event}

@@ -41,38 +41,30 @@ class Rows(Protocol):
     @property
     def offsets(self) -> Ints:
         """The places in the segment."""
-        ...
 
     @property
     def steps(self) -> Ints:
         """The steps, as written."""
-        ...
 
     @property
     def times(self) -> Floats:
         """The times."""
-        ...
 
     @property
     def values(self) -> Floats:
         """All columns: rows × width."""
-        ...
 
     def column(self, number: int) -> Floats:
         """Return one column."""
-        ...
 
     def pick(self, rows: Ints, columns: Ints) -> Floats:
         """Return the values of some rows in some columns."""
-        ...
 
     def joined_payloads(self, rows: Ints) -> tuple[bytes, Ints]:
         """Return the payloads of some sparse states, one behind the other, and their lengths."""
-        ...
 
     def slice(self, start: int, stop: int) -> Rows:
         """Return the rows from ``start`` up to ``stop``."""
-        ...
 
 
 @dataclass(slots=True)
@@ -233,7 +225,6 @@ class RecordSource(Protocol):
 
     def read(self, kinds: frozenset[int] | None, start: int, stop: int) -> Iterator[Record]:
         """Yield the records from ``start`` up to ``stop`` that have one of some kinds; of any kind if that is None."""
-        ...
 
 
 @dataclass(slots=True)

@@ -90,7 +90,7 @@ class SegmentReader:
         self._damage = SegmentDamage()
         self._known_schemas: set[int] = set()  # that the segment has
         self._read_schemas: set[int] = set()  # hashes of their payloads
-        self._new_schemas: dict[int, tuple[str, ...]] = {}
+        self.new_schemas: dict[int, tuple[str, ...]] = {}  # that were first seen among the frames in memory
         self._last_frame = 0  # the offset of the last intact frame
         self._checked = 0  # records in memory that were decoded to know the damage
         self._at_end: tuple[int, FileState] | None = None  # offset and file when nothing more could be read
@@ -107,15 +107,11 @@ class SegmentReader:
         found = SegmentDamage()
         found.add(self._damage_before.parts())
         found.add(self._damage.parts())
-        return found.all()
+        return sorted(found.parts(), key=lambda one: one.start)
 
     def new_damage(self) -> list[Damage]:
         """Return what could not be read of the frames in memory."""
         return self._damage.parts()
-
-    def new_schemas(self) -> dict[int, tuple[str, ...]]:
-        """Return the schemas that were first seen among the frames in memory."""
-        return self._new_schemas
 
     def poll(self, max_bytes: int | None = None) -> bool:
         """Read the frames since the last call, or about ``max_bytes`` of them; return whether there were any."""
@@ -313,7 +309,7 @@ class SegmentReader:
     def _add_schema(self, id: int, names: tuple[str, ...]) -> None:
         if id not in self._known_schemas:
             self._known_schemas.add(id)
-            self._new_schemas[id] = names
+            self.new_schemas[id] = names
             self.schemas.setdefault(id, names)
 
     def _add_commits(self, batch: PayloadBatch, numbers: Ints, base: int) -> None:

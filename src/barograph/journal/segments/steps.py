@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from barograph.base.arrays import Floats, Ints
 from barograph.journal.format.fields import MAX_STEP, OPEN_STEP
-from barograph.journal.segments.contents import RowTable
+from barograph.journal.segments.contents import RowTable, united_heads
 
 
 class RowSummary(NamedTuple):
@@ -318,14 +318,17 @@ class ResolvedRows:
     def __init__(self, index: int, table: RowTable) -> None:
         self._index = index
         self._table = table
-        self._settled = _Growing()
+        self._offsets, self._steps = GrowingArray(np.int64), GrowingArray(np.int64)  # of settled rows
+        self._times = GrowingArray(np.float64)
+        self._last = OPEN_STEP  # step of the last one
+        self._settled_ascend = True
         self._open = NO_ROWS  # as they were written
         self._resolved = NO_ROWS  # the same rows with their steps
         self._version: tuple[int, ...] | None = None
         self.ascending = True  # every step once and in order: the columns can be used as they are
 
     def __len__(self) -> int:
-        return len(self._settled.steps) + len(self._resolved.steps)
+        return len(self._steps) + len(self._resolved.steps)
 
     @property
     def is_settled(self) -> bool:
@@ -335,17 +338,17 @@ class ResolvedRows:
     @property
     def steps(self) -> Ints:
         """The steps."""
-        return self._settled.steps.followed_by(self._resolved.steps)
+        return self._steps.followed_by(self._resolved.steps)
 
     @property
     def times(self) -> Floats:
         """The times."""
-        return self._settled.times.followed_by(self._resolved.times)
+        return self._times.followed_by(self._resolved.times)
 
     @property
     def offsets(self) -> Ints:
         """The offsets."""
-        return self._settled.offsets.followed_by(self._resolved.offsets)
+        return self._offsets.followed_by(self._resolved.offsets)
 
     def update(self, steps: AttemptSteps) -> None:
         """Add the rows that were read since, and fill in the steps of open ones again if there are new commits."""
@@ -356,41 +359,23 @@ class ResolvedRows:
             return
         self._version = version
         if count > len(self):
-            self._open = self._open.followed_by(self._read(len(self)))
+            self._open = self._open.followed_by(_Heads(*united_heads(list(self._table.since(len(self))))))
         if not len(self._open.steps):
             return
         settled = steps.settled(self._index, self._open.offsets, self._open.steps)
         resolved = self._open._replace(steps=steps.resolve(self._index, *self._open))
-        self._settled.extend(resolved.slice(0, settled))
+        self._settle(resolved.slice(0, settled))
         self._open, self._resolved = self._open.slice(settled), resolved.slice(settled)
-        self._summarise()
+        self.ascending = self._settled_ascend and _ascends(self._resolved.steps, self._last)
 
-    def _read(self, start: int) -> _Heads:
-        chunks = list(self._table.since(start))
-        return _Heads._make(np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in _Heads._fields)
-
-    def _summarise(self) -> None:
-        """Update what is known about all rows."""
-        settled, steps = self._settled, self._resolved.steps
-        self.ascending = settled.ascending and bool((steps[1:] > steps[:-1]).all())
-        if len(steps):
-            self.ascending = self.ascending and (not len(settled.steps) or int(steps[0]) > settled.last)
-
-
-class _Growing:
-    """Rows whose steps do not change any more."""
-
-    def __init__(self) -> None:
-        self.offsets, self.steps, self.times = GrowingArray(np.int64), GrowingArray(np.int64), GrowingArray(np.float64)
-        self.ascending = True
-        self.last = OPEN_STEP
-
-    def extend(self, rows: _Heads) -> None:
-        steps = rows.steps
-        if not len(steps):
-            return
-        follows = not len(self.steps) or int(steps[0]) > self.last
-        self.ascending = self.ascending and follows and bool((steps[1:] > steps[:-1]).all())
-        self.last = int(steps[-1])
-        for column, values in zip((self.offsets, self.steps, self.times), rows, strict=True):
+    def _settle(self, rows: _Heads) -> None:
+        for column, values in zip((self._offsets, self._steps, self._times), rows, strict=True):
             column.extend(values)
+        self._settled_ascend = self._settled_ascend and _ascends(rows.steps, self._last)
+        if len(rows.steps):
+            self._last = int(rows.steps[-1])
+
+
+def _ascends(steps: Ints, last: int) -> bool:
+    """Return whether steps ascend, from one behind the last one before them."""
+    return not len(steps) or (int(steps[0]) > last and bool((steps[1:] > steps[:-1]).all()))
