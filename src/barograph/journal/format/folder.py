@@ -15,7 +15,6 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -157,11 +156,8 @@ def segment_path(folder: Path, writer: Writer, index: int) -> Path:
 
 def segment_files(folder: Path) -> dict[str, FileState]:
     """Return the names of a run's segment files with their states, which tell whether one has changed."""
-    found: dict[str, FileState] = {}
-    for entry in _entries(folder, _is_segment):
-        with suppress(OSError):  # removed meanwhile
-            found[entry.name] = FileState.of(entry.stat())
-    return found
+    found = _entries(folder, lambda entry: _is_segment(entry) and entry.stat())  # the entry keeps its state
+    return {entry.name: FileState.of(entry.stat()) for entry in found}
 
 
 def segments(folder: Path) -> list[SegmentFile]:
@@ -174,24 +170,25 @@ def run_files(folder: Path) -> RunFiles:
     """Return the state of the files of a run, without opening any; of a directory that cannot be read, nothing."""
     states: FileStates = {}
     size = 0
-    for entry in _entries(folder, os.DirEntry.is_file):
-        with suppress(OSError):  # removed meanwhile
-            found = entry.stat()
-            size += found.st_size
-            if entry.name.endswith(".seg") or entry.name == RUN_FILE:
-                states[entry.name] = found.st_size, found.st_mtime_ns, found.st_ino
+    for entry in _entries(folder, lambda entry: entry.is_file() and entry.stat()):
+        found = entry.stat()  # the entry keeps it
+        size += found.st_size
+        if entry.name.endswith(".seg") or entry.name == RUN_FILE:
+            states[entry.name] = found.st_size, found.st_mtime_ns, found.st_ino
     return RunFiles(states, size)
 
 
-def _entries(folder: Path, is_wanted: Callable[[os.DirEntry[str]], bool]) -> list[os.DirEntry[str]]:
+def _entries(folder: Path, is_wanted: Callable[[os.DirEntry[str]], object]) -> list[os.DirEntry[str]]:
     """List the entries of a directory that are wanted; of one that cannot be read, none."""
     found = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                with suppress(OSError):  # a link to itself, or removed meanwhile
+                try:
                     if is_wanted(entry):
                         found.append(entry)
+                except OSError:  # a link to itself, or removed meanwhile
+                    pass
     except OSError:
         return []
     return found
