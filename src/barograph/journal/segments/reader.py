@@ -22,16 +22,7 @@ from barograph.base.model import Damage
 from barograph.journal.format import fields, frames
 from barograph.journal.format.fields import HEARTBEAT, MAX_TIME, OPEN_STEP, DecodingError, waiting_frames
 from barograph.journal.format.folder import FileState
-from barograph.journal.format.frames import (
-    COMMIT_BODY,
-    FORMAT_VERSION,
-    FRAME_HEAD,
-    FRAME_MAGIC,
-    MAX_FRAME,
-    ROW_HEAD,
-    SEGMENT_HEAD,
-    Kind,
-)
+from barograph.journal.format.frames import FRAME_HEAD, FRAME_MAGIC, MAX_FRAME, ROW_HEAD, Kind
 from barograph.journal.segments.contents import (
     Heartbeats,
     Record,
@@ -211,18 +202,18 @@ class SegmentReader:
                 self._damage.add_unreadable(kind, offsets[number], len(payload), problem)
 
     def _read_head(self, fd: int) -> bool:
-        head = os.pread(fd, SEGMENT_HEAD.size, 0)
+        head = os.pread(fd, frames.SEGMENT_HEAD.size, 0)
         version = frames.parse_segment_head(head)
         if version is None:
-            if len(head) < SEGMENT_HEAD.size:  # the writer has just created the file
+            if len(head) < frames.SEGMENT_HEAD.size:  # the writer has just created the file
                 return False
-            self._damage_before.skip(Damage(0, SEGMENT_HEAD.size, "the segment's header is damaged"))
-        elif version > FORMAT_VERSION:
+            self._damage_before.skip(Damage(0, frames.SEGMENT_HEAD.size, "the segment's header is damaged"))
+        elif version > frames.FORMAT_VERSION:
             raise JournalError(
-                f"{self.path} has journal format {version}, this barograph reads up to {FORMAT_VERSION}: "
+                f"{self.path} has journal format {version}, this barograph reads up to {frames.FORMAT_VERSION}: "
                 "pip install --upgrade barograph"
             )
-        self.offset = SEGMENT_HEAD.size
+        self.offset = frames.SEGMENT_HEAD.size
         return True
 
     def _parse(self, data: bytes, whole: bool) -> int:
@@ -280,7 +271,7 @@ class SegmentReader:
         kinds, sizes = batch.kinds, batch.sizes
         is_row = ((kinds == Kind.ROW) | (kinds == Kind.STATE)) & (sizes >= ROW_HEAD.size)
         is_sparse = (kinds == Kind.SPARSE_STATE) & (sizes > ROW_HEAD.size)
-        is_commit = (kinds == Kind.COMMIT) & (sizes == COMMIT_BODY.size)
+        is_commit = (kinds == Kind.COMMIT) & (sizes == frames.COMMIT_BODY.size)
         self._add_commits(batch, np.flatnonzero(is_commit), base)
         self._add_rows(batch, np.flatnonzero(is_row), base)
         self._add_sparse_states(batch, np.flatnonzero(is_sparse), base)
@@ -321,7 +312,7 @@ class SegmentReader:
         if not fine.all():
             bad = np.flatnonzero(~fine)
             reason = "its step or time is out of range"
-            self._damage.add_unreadable(Kind.COMMIT, int(offsets[bad[0]]), COMMIT_BODY.size, reason, len(bad))
+            self._damage.add_unreadable(Kind.COMMIT, int(offsets[bad[0]]), frames.COMMIT_BODY.size, reason, len(bad))
         if fine.any():
             self.steps.add_commits(offsets[fine], steps[fine], times[fine])
 
