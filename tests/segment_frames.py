@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barograph.journal.format import frames
+from barograph.journal.format.fields import decode
 from barograph.journal.format.folder import segments
 from barograph.journal.format.frames import FRAME_HEAD, SEGMENT_HEAD, Kind
 
@@ -32,5 +33,5 @@ def states(run: Path, rank: int = 0) -> list[int]:
 
 def reports(run: Path, rank: int = 0) -> list[tuple[str, str, int]]:
     """Return kind, task set and step of a rank's rollout states, in the order in which they were written."""
-    heads = [frames.parse_packet(payload)[0] for payload in of_rank(run, rank, Kind.GATHERED)]
+    heads = [decode(Kind.GATHERED, payload)[0] for payload in of_rank(run, rank, Kind.GATHERED)]
     return [(head["kind"], head["taskset"], head["step"]) for head in heads]

@@ -32,7 +32,8 @@ from barograph.journal.format.folder import (
     segments,
     write_run_info,
 )
-from barograph.journal.write.claim import claim
+from barograph.journal.read.status import segment_status
+from barograph.journal.write.writer import claim
 from barograph.recording.context import Recording
 from barograph.recording.run import Run
 from barograph.recording.ticket import Ticket
@@ -469,8 +470,6 @@ def _trackers(settings: Settings) -> dict[str, Tracker]:
 
 
 def _is_live(segment: Path) -> bool:
-    from barograph.journal.read.glance import segment_status  # imports NumPy, which a first attempt can do without
-
     return segment_status(segment).word == "running"
 
 

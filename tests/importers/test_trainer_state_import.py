@@ -16,7 +16,7 @@ from barograph.answers.open_run import RunLocation
 from barograph.answers.runs.listed_run import facts_record
 from barograph.apps.cli import main
 from barograph.importers.logs import log_at, logs_at
-from barograph.journal.read.glance import glance
+from barograph.journal.read.status import glance
 
 REALRUNS = Path(os.environ.get("BAROGRAPH_REALRUNS") or Path(__file__).parents[3] / "shared" / "realruns")
 LONG_AGO = 1_600_000_000.0

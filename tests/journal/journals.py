@@ -8,7 +8,7 @@ import numpy as np
 from barograph.base.model import Writer
 from barograph.journal.format.folder import segments
 from barograph.journal.read.attempt import Attempt, poll_all
-from barograph.journal.segments.contents import RowTable
+from barograph.journal.segments.contents import RowTable, split_payloads, united_heads
 from barograph.journal.segments.reader import SegmentReader
 
 WRITER = Writer("trainer", 0, 1)
@@ -33,7 +33,7 @@ def contents(reader: SegmentReader) -> dict[str, Any]:
         "tables": [(schema, *_columns(table)) for schema, table in reader.tables.items()],
         "states": [(layout, *_columns(table)) for layout, table in reader.states.items()],
         "sparse": [
-            (layout, *_columns(table), table.payloads(np.arange(len(table))))
+            (layout, *_columns(table), split_payloads(*table.joined_payloads(np.arange(len(table)))))
             for layout, table in reader.sparse_states.items()
         ],
         "records": [(record.kind, record.offset, record.payload) for record in reader.records],
@@ -46,5 +46,5 @@ def contents(reader: SegmentReader) -> dict[str, Any]:
 
 
 def _columns(table: RowTable) -> tuple[int, list[bytes]]:
-    columns = [table.offsets, table.steps, table.times, *(table.column(number) for number in range(table.width))]
+    columns = [*united_heads(table.chunks), *(table.column(number) for number in range(table.width))]
     return table.width, [column.tobytes() for column in columns]

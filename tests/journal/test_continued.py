@@ -11,7 +11,7 @@ import barograph
 from barograph.base.model import Writer
 from barograph.base.process.identity import process_identity
 from barograph.journal.format.folder import segments
-from barograph.journal.read.glance import glance, segment_status
+from barograph.journal.read.status import glance, segment_status
 from barograph.journal.write.writer import JournalWriter
 
 WRITER = Writer("trainer", 0, 1)

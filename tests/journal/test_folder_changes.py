@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import barograph
-from barograph.base.files.directory_watch import DirectoryWatch
-from barograph.journal.read import folder_changes
-from barograph.journal.read.folder_changes import FolderChanges
+from barograph.base.files import directory_watch
+from barograph.base.files.directory_watch import DirectoryWatch, FolderChanges
 
 
 @pytest.fixture
@@ -74,7 +73,7 @@ def test_a_directory_is_read_now_and_then_without_a_notice(folder: Path, monkeyp
     changes = FolderChanges(folder)
     changes.take()
     assert not changes.take()
-    monkeypatch.setattr(folder_changes, "MAX_AGE", 0.0)
+    monkeypatch.setattr(directory_watch, "MAX_AGE", 0.0)
     assert changes.take()
 
 

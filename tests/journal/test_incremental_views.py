@@ -12,7 +12,7 @@ import pytest
 
 import barograph
 from barograph.journal import view as view_module
-from barograph.journal.format import decoding
+from barograph.journal.format import fields as decoding
 from barograph.journal.merge.role_merger import RoleMerger
 from barograph.journal.read.attempt import Attempt
 from barograph.journal.segments.contents import RowTable

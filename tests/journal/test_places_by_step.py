@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barograph.journal.merge.places_by_step import PlacesByStep
+from barograph.journal.merge.measured_states import PlacesByStep
 
 STEPS = range(-1, 4)
 added = st.tuples(st.integers(0, 3), st.integers(0, 9), st.lists(st.sampled_from(STEPS), max_size=6))

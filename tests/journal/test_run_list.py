@@ -16,7 +16,7 @@ from barograph.base.model import Status
 from barograph.journal import directory
 from barograph.journal.directory import FactsIndex, glances
 from barograph.journal.format.folder import PAGE_FOLDER, runs_with_files
-from barograph.journal.read import glance
+from barograph.journal.read import status
 from barograph.journal.read.status import Glance
 
 KILLED = """
@@ -75,7 +75,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return the list of runs that are read from now on."""
     seen: list[Path] = []
     monkeypatch.setattr(
-        glance, "read_facts", lambda folder, read=glance.read_facts: seen.append(folder) or read(folder)
+        directory, "read_facts", lambda folder, read=status.read_facts: seen.append(folder) or read(folder)
     )
     return seen
 
@@ -115,8 +115,8 @@ def test_the_last_step_is_found_before_long_samples(tmp_path: Path):
     for _ in range(8):
         run.sample("p", noise.randbytes(12_000).hex(), step=2000)
     run.finish()
-    assert os.path.getsize(run.path / "trainer.0.1.0.seg") > 2 * glance.END_BYTES[0]
-    assert glance.glance(run.path).last_step == 1999
+    assert os.path.getsize(run.path / "trainer.0.1.0.seg") > 2 * status.END_BYTES[0]
+    assert status.glance(run.path).last_step == 1999
 
 
 def test_the_status_of_a_running_run_is_that_of_the_moment(dir: Path, monkeypatch: pytest.MonkeyPatch):
@@ -276,7 +276,7 @@ def test_a_rank_of_many_is_kept_only_if_it_decides(tmp_path: Path):
         run = barograph.init(id="r", project="p", dir=runs, rank=rank)
         run.log({"a": 1.0}, step=rank)
         run.finish(Status("crashed" if rank == 4 else "finished"))
-    facts = glance.read_facts(runs / "p" / "r")
+    facts = status.read_facts(runs / "p" / "r")
     assert len(facts.ends) == 2
     assert facts.writers == 6
     assert facts.status.word == "finished"

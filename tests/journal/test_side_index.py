@@ -373,10 +373,10 @@ def test_single_states_are_read_without_the_others(tmp_path: Path, monkeypatch: 
     os.utime(path, (OLD, OLD))
     found = IndexedReader(path)
     found.poll()
-    found.sparse_states[1].payloads(np.array([7]))  # the offsets of all are read once
+    found.sparse_states[1].joined_payloads(np.array([7]))  # the offsets of all are read once
     found.states[2].pick(np.array([7]), np.arange(20))
     read = count_read(monkeypatch)
-    assert found.sparse_states[1].payloads(np.array([3000])) == [payloads[6000]]
+    assert found.sparse_states[1].joined_payloads(np.array([3000]))[0] == payloads[6000]
     assert found.states[2].pick(np.array([3000]), np.arange(20)).tolist() == [[3000.0] * 20]
     assert read[0] < 1000
 

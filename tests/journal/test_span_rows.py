@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 
 import barograph
 from barograph.base.model import PhaseSpan
-from barograph.journal.format import decoding, frames
-from barograph.journal.format.fields import OPEN_STEP, DecodingError
-from barograph.journal.format.frames import DEVICE_CLOCK, FAILED, TIMER, Kind, PhaseFrame
+from barograph.journal.format import fields, frames
+from barograph.journal.format.fields import MAX_NUMBER, MAX_SECONDS, OPEN_STEP, DecodingError
+from barograph.journal.format.frames import DEVICE_CLOCK, FAILED, PHASE_HEAD, PHASE_TAIL, TIMER, Kind, phase_string
 from barograph.journal.read import spans as span_rows
 from barograph.journal.read.spans import SpanRows, Texts, decode_spans
 from barograph.journal.segments import framing
@@ -26,6 +27,41 @@ from barograph.journal.view import View
 Frames = list[tuple[int, bytes]]
 NUMBERS = st.sampled_from([0.0, 1.5, -2.0, 1e9, 1e12, 1e20, math.inf, -math.inf, math.nan])
 TEXTS = st.sampled_from([b"", b"train", b"rollout/generate", "训练".encode(), b"\xff\xfe", b"cut \xe8\xae"])
+
+
+class PhaseFrame(NamedTuple):
+    """The contents of one frame."""
+
+    span: int
+    parent: int
+    step: int
+    start: float
+    flags: int
+    name: str
+    lane: str
+    elapsed: float = math.nan
+    onload: float = math.nan
+    execute: float = math.nan
+    offload: float = math.nan
+    tokens: float = math.nan
+    peak: float = math.nan
+    rss: float = math.nan
+    token_kind: str = ""
+
+
+def parse_phase(payload: bytes) -> PhaseFrame:
+    """Decode one frame. A value that is out of range is absent, and a span that is its own parent has none."""
+    kind, span, parent, *head, name_length, lane_length = PHASE_HEAD.unpack_from(payload)
+    name_end = PHASE_HEAD.size + name_length
+    end = name_end + lane_length
+    texts = phase_string(payload[PHASE_HEAD.size : name_end]), phase_string(payload[name_end:end])
+    first = (span, 0 if parent == span else parent, *head, *texts)
+    if kind == Kind.PHASE_OPEN:
+        return PhaseFrame(*first)
+    limits = (*[MAX_SECONDS] * 4, *[MAX_NUMBER] * 3)
+    tail = zip(PHASE_TAIL.unpack_from(payload, end), limits, strict=True)
+    values = (math.nan if abs(value) > limit else value for value, limit in tail)
+    return PhaseFrame(*first, *values, phase_string(payload[end + PHASE_TAIL.size :]))
 
 
 @st.composite
@@ -53,10 +89,11 @@ def one_by_one(found: Frames) -> tuple[dict[int, tuple[int, int, int, PhaseFrame
     bad = []
     for number, (offset, payload) in enumerate(found):
         try:
-            frame = decoding.decode(payload[0], payload)
+            fields.decode(payload[0], payload)
         except DecodingError:
             bad.append(number)
             continue
+        frame = parse_phase(payload)
         first = spans[frame.span][0] if frame.span in spans else offset
         spans[frame.span] = first, offset, payload[0], frame
     return spans, bad

@@ -15,9 +15,14 @@ def attempt(*segments: list[tuple[int, int, float]]) -> AttemptSteps:
     for index, commits in enumerate(segments):
         steps = SegmentSteps()
         for commit in commits:
-            steps.add_commit(*commit)
+            add_commit(steps, *commit)
         made.add(index, steps)
     return made
+
+
+def add_commit(steps: SegmentSteps, offset: int, step: int, time: float) -> None:
+    """Add one commit."""
+    steps.add_commits(np.array([offset]), np.array([step]), np.array([time]))
 
 
 def add_rows(steps: SegmentSteps, *rows: tuple[int, int, float]) -> None:
@@ -66,9 +71,9 @@ def test_the_step_to_come_is_after_the_highest_that_a_row_or_commit_names():
     assert steps.upcoming == 0
     add_rows(second, (10, OPEN_STEP, 1.0), (20, 6, 2.0), (30, 2, 3.0))
     assert steps.upcoming == 7
-    first.add_commit(10, 8, 4.0)
+    add_commit(first, 10, 8, 4.0)
     assert steps.upcoming == 9
-    first.add_commit(20, MAX_STEP, 5.0)
+    add_commit(first, 20, MAX_STEP, 5.0)
     assert steps.upcoming == MAX_STEP
 
 
@@ -80,7 +85,7 @@ def test_the_first_step_is_that_of_the_row_or_commit_that_was_written_first():
     assert steps.first_step() is None
     add_rows(segment, (10, OPEN_STEP, 1.0), (20, 3, 2.0))
     assert (steps.first_step(), steps.first_step(committed=True)) == (4, None)
-    segment.add_commit(30, 9, 3.0)
+    add_commit(segment, 30, 9, 3.0)
     assert steps.first_step() == steps.first_step(committed=True) == 9
     child = SegmentSteps()
     steps.add(1, child)
@@ -105,7 +110,7 @@ def test_the_last_step_is_the_highest_of_all_rows_and_commits(segments: list[lis
             for kind, step, time in read:
                 offset += 10
                 if kind == "commit":
-                    segment.add_commit(offset, step, float(time))
+                    add_commit(segment, offset, step, float(time))
                     commits.append(step)
                 else:
                     found.append((offset, OPEN_STEP if kind is None else step, float(time)))
@@ -141,6 +146,6 @@ def test_a_writer_is_past_a_step_when_it_has_committed_it_or_a_later_one():
     steps = SegmentSteps()
     add_rows(steps, (10, 5, 1.0))
     assert (process_has_passed([steps], 4), process_has_passed([steps], 5)) == (True, False)
-    steps.add_commit(20, 3, 2.0)
+    add_commit(steps, 20, 3, 2.0)
     assert (process_has_passed([steps], 3), process_has_passed([steps], 4)) == (True, False)
     assert (process_has_passed([steps], 3, since=2.0), process_has_passed([steps], 3, since=2.1)) == (True, False)

@@ -17,7 +17,7 @@ from barograph.journal.format import folder, frames
 from barograph.journal.format.folder import segments
 from barograph.journal.format.frames import Kind
 from barograph.journal.read.attempt import Attempt, poll_all
-from barograph.journal.read.status import LOST_SECONDS, SILENT_SECONDS, run_status, writer_status
+from barograph.journal.read.status import LOST_SECONDS, SILENT_SECONDS, run_status, signs_of, status_of
 from barograph.journal.write.writer import JournalWriter
 
 
@@ -222,15 +222,17 @@ def events(**start: object) -> list[dict[str, object]]:
 
 def test_status_comes_from_events_process_and_clock():
     """Every combination has its status."""
-    assert writer_status(events(), 1000.0, now=1001.0).word == "running"
-    assert writer_status(events(), 1000.0, now=1001.0 + SILENT_SECONDS).word == "stalled"
-    assert writer_status([*events(), {"event": "heartbeat", "time": 4000.0}], 1000.0, now=4001.0).word == "stalled"
-    assert writer_status(events(born=1.0), 1000.0, now=1001.0).word == "killed"
-    assert writer_status(events(machine="another"), 1000.0, now=1001.0).word == "running"
-    assert writer_status(events(machine="another"), 1000.0, now=1002.0 + SILENT_SECONDS).word == "stalled"
-    assert writer_status(events(machine="another"), 1000.0, now=1002.0 + LOST_SECONDS).word == "killed"
+    assert status_of(signs_of(events()), 1000.0, now=1001.0).word == "running"
+    assert status_of(signs_of(events()), 1000.0, now=1001.0 + SILENT_SECONDS).word == "stalled"
+    assert (
+        status_of(signs_of([*events(), {"event": "heartbeat", "time": 4000.0}]), 1000.0, now=4001.0).word == "stalled"
+    )
+    assert status_of(signs_of(events(born=1.0)), 1000.0, now=1001.0).word == "killed"
+    assert status_of(signs_of(events(machine="another")), 1000.0, now=1001.0).word == "running"
+    assert status_of(signs_of(events(machine="another")), 1000.0, now=1002.0 + SILENT_SECONDS).word == "stalled"
+    assert status_of(signs_of(events(machine="another")), 1000.0, now=1002.0 + LOST_SECONDS).word == "killed"
     finish = {"event": "finish", "time": 1001.0, "status": "crashed", "reason": "ValueError: x"}
-    assert writer_status([*events(), finish], 1000.0) == Status("crashed", "ValueError: x")
+    assert status_of(signs_of([*events(), finish]), 1000.0) == Status("crashed", "ValueError: x")
 
 
 @pytest.mark.parametrize(

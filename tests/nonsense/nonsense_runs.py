@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from barograph.journal.format import frames
-from barograph.journal.format.fields import OPEN_STEP
+from barograph.journal.format.fields import OPEN_STEP, decode
 from barograph.journal.format.frames import FRAME_HEAD, FRAME_MAGIC, SEGMENT_HEAD, Kind, frame, segment_head
 
 Files = dict[str, bytes]
@@ -606,7 +606,7 @@ def _mutated_contents(payload: bytes, rng: random.Random) -> bytes:
 
 
 def _mutated_gathered(payload: bytes, rng: random.Random) -> bytes:
-    head, body = frames.parse_packet(payload)
+    head, body = decode(Kind.GATHERED, payload)
     if rng.random() < 0.4:
         return frames.packet_payload(Kind.GATHERED, json.loads(_mutated_json(text(head), rng, keep=dict)), body)
     inside = zlib.decompress(body)

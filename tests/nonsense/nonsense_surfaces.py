@@ -32,7 +32,7 @@ from barograph.apps.page.http.app import make_app
 from barograph.base.errors import BarographError, MetricNotFoundError
 from barograph.importers.summary import run_warnings
 from barograph.journal.read.follower import RunFollower
-from barograph.journal.read.glance import glance
+from barograph.journal.read.status import glance
 from barograph.journal.view import View
 from pace import slowness
 

@@ -12,7 +12,7 @@ from ray_clusters import answers_of
 import barograph
 from barograph.base.model import Writer
 from barograph.journal.format.folder import segments
-from barograph.journal.read.glance import glance, start_event
+from barograph.journal.read.status import glance, start_event
 
 DRIVER = Path(__file__).with_name("ray_driver.py")
 LAUNCHED = {"RANK": "0", "WORLD_SIZE": "1"}  # the driver says that it is alone, and its workers inherit that

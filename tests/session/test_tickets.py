@@ -21,8 +21,8 @@ import pytest
 import barograph
 from barograph.base.model import Status, Writer
 from barograph.journal.format.folder import segments
-from barograph.journal.read.glance import start_event
-from barograph.journal.write.claim import claim
+from barograph.journal.read.status import start_event
+from barograph.journal.write.writer import claim
 
 JOINING = """
 import json, os, pickle, sys, barograph

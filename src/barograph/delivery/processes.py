@@ -26,7 +26,7 @@ from barograph.base.model import Status
 from barograph.base.process.identity import process_start
 from barograph.base.secrets import is_secret_key
 from barograph.journal.format.folder import open_regular_file, read_regular_file
-from barograph.journal.read.glance import segment_status
+from barograph.journal.read.status import segment_status
 
 
 def take_lock(path: Path, wait: float = 0.0) -> IO[str] | None:

@@ -16,8 +16,7 @@ from barograph.base.errors import BarographError
 from barograph.catalogue.spec import Text
 from barograph.catalogue.user_metrics import NamesFiles, names_files, own_names_file, shared_names_files
 from barograph.importers.cache import list_folder
-from barograph.journal.annotations import LatestAnnotations
-from barograph.journal.directory import DirectoryIndex
+from barograph.journal.directory import DirectoryIndex, LatestAnnotations
 from barograph.journal.findings import SEVERITIES, Finding, read_told
 from barograph.journal.format import fields
 from barograph.journal.format.fields import DecodingError, list_of, nullable, object_of, one_of

@@ -37,7 +37,7 @@ from barograph.diagnosis.stopping import stop_step
 from barograph.journal import findings
 from barograph.journal.findings import FOLDER, SEVERITIES, Change, ChangeKind, Finding
 from barograph.journal.format.folder import run_files
-from barograph.journal.read.glance import glance
+from barograph.journal.read.status import glance
 from barograph.journal.view import View
 
 WEBHOOK_SECONDS = 10.0

@@ -42,8 +42,7 @@ from barograph.journal.format.folder import (
     segments,
     write_run_info,
 )
-from barograph.journal.read.glance import read_facts
-from barograph.journal.read.status import Glance, RunFacts, seen_at
+from barograph.journal.read.status import Glance, RunFacts, read_facts, seen_at
 
 VERSION = 1  # of import.json and of what formats record: another one is imported again
 

@@ -11,7 +11,7 @@ from barograph.catalogue.spec import CatalogueError
 from barograph.importers.imported import ImportedLog, log_id
 from barograph.importers.logs import HINT, find_logs, log_at, logs_at
 from barograph.importers.reading.log import Log
-from barograph.journal.annotations import latest_annotation
+from barograph.journal.directory import LatestAnnotations
 from barograph.journal.format.folder import default_dir, find_run, is_run, run_folders
 from barograph.journal.view import View
 
@@ -64,7 +64,7 @@ def open_run(
 
 def _chosen_source(view: View) -> str | None:
     """Return the source that a person has chosen on the page; None where it is unknown to this version."""
-    chosen = latest_annotation(view.path, view.id.replace("/", "_"), "source")
+    chosen = LatestAnnotations("source").get(view.path, view.id.replace("/", "_"))
     try:
         if chosen is not None:
             check_source(str(chosen))

@@ -177,7 +177,7 @@ class _BoundedGzip(gzip.GzipFile):
 def _members(packed: tarfile.TarFile, name: str, into: Path | None) -> tuple[Contents, Contents | None]:
     found: Contents = {}
     listed: Contents | None = None
-    room = _room(into)
+    room = MAX_SIZE if into is None else shutil.disk_usage(into).free - RESERVE  # bytes that may be unpacked
     for count, member in enumerate(packed):
         if count > MAX_MEMBERS:
             raise JournalError(f"it has more than {MAX_MEMBERS:,} members")
@@ -196,11 +196,6 @@ def _members(packed: tarfile.TarFile, name: str, into: Path | None) -> tuple[Con
             found[path] = _take(packed, member, into / path if into is not None else None)
         packed.members.clear()  # type: ignore[attr-defined]  # tarfile keeps all of them
     return found, listed
-
-
-def _room(into: Path | None) -> int:
-    """Return the bytes that may be unpacked: those that are free on the disk, except for a reserve."""
-    return MAX_SIZE if into is None else shutil.disk_usage(into).free - RESERVE
 
 
 def _require_room(size: int, room: int) -> None:

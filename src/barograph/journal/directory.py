@@ -1,5 +1,5 @@
-"""A directory of runs: the facts about each run, and the side indexes in which readers keep what they found out about
-runs whose files have not changed.
+"""A directory of runs: the facts about each run, the side indexes in which readers keep what they found out about runs
+whose files have not changed, and the annotations of runs that people make on the page.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from barograph.base.errors import JournalError
 from barograph.base.formatting import describe_error
 from barograph.base.model import RunInfo, Status
 from barograph.journal.format import fields
-from barograph.journal.format.decoding import EVENT, EVENTS
-from barograph.journal.format.fields import MAX_TIME, STATUS_WORDS, DecodingError
+from barograph.journal.format.fields import EVENT, EVENTS, MAX_TIME, STATUS_WORDS, DecodingError
 from barograph.journal.format.folder import (
     PAGE_FOLDER,
     FileStates,
@@ -31,8 +30,9 @@ from barograph.journal.format.folder import (
     open_regular_file,
     run_files,
     runs_with_files,
+    segments,
 )
-from barograph.journal.read.status import Glance, RunFacts, WriterEnd, seen_at
+from barograph.journal.read.status import Glance, RunFacts, WriterEnd, read_facts, seen_at
 
 
 def unreadable(folder: Path, problem: Exception) -> Glance:
@@ -142,8 +142,6 @@ class FactsIndex:
         """Return the facts about a run with these files; raise what reading it raises."""
         found = self.known(folder, files)
         if found is None:
-            from barograph.journal.read.glance import read_facts  # imports NumPy, which an index can do without
-
             found = read_facts(folder)
             self.keep(folder, files, found)
         return found
@@ -216,3 +214,45 @@ def _decoded_end(first: Any, second: Any) -> WriterEnd:
         return WriterEnd([{"event": "finish", "status": first, "reason": second}], None)
     events = [EVENTS.get(EVENT(event)["event"], fields.read_any)(event) for event in first]
     return WriterEnd(events, second if second is None else fields.read_time(second))
+
+
+MARK = "mark"  # the event's name on disk, written since 0.1
+
+
+class LatestAnnotations:
+    """What a field of runs was set to last. The segments of each directory are read once."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+        self._known: dict[Path, dict[str, tuple[float, Any]]] = {}
+
+    def get(self, folder: Path, run: str) -> Any:
+        """Return what the field of a run was set to last on the page of its directory, or None."""
+        found = [self._of(parent).get(run, (0.0, None)) for parent in (folder.parent, folder.parent.parent)]
+        return max(found, key=lambda change: change[0])[1]
+
+    def _of(self, dir: Path) -> dict[str, tuple[float, Any]]:
+        if dir not in self._known:
+            found: dict[str, tuple[float, Any]] = {}
+            for event in _page_events(dir / PAGE_FOLDER):
+                if event.get("event") == MARK and self._field in event:
+                    run, at = str(event.get("run")), float(event.get("time") or 0.0)
+                    if at >= found.get(run, (0.0,))[0]:
+                        found[run] = at, event[self._field]
+            self._known[dir] = found
+        return self._known[dir]
+
+
+def _page_events(folder: Path) -> Iterator[dict[str, Any]]:
+    for segment in segments(folder):
+        from barograph.journal.segments.reader import (  # imports NumPy, which most directories do not need
+            SegmentReader,
+            events,
+        )
+
+        reader = SegmentReader(segment.path)
+        try:
+            reader.poll()
+        except (JournalError, OSError):  # being written by another version, or removed meanwhile
+            continue
+        yield from events(reader.records)

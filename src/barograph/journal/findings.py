@@ -131,7 +131,7 @@ class Told:
 def read_told(folder: Path) -> Told:
     """Return what the doctor has said about the run in a folder; nothing if the file is missing or unreadable."""
     try:
-        read = _TOLD(parse_json(read_regular_file(_path(folder, "findings"))))
+        read = _read(folder, "findings", _TOLD)
         changes = (_change(one) for one in read["changes"])
         known = {one.name: read[one.name] for one in fields(Told) if one.name in read}
         return Told(**{**known, "changes": tuple(changes)})
@@ -158,7 +158,7 @@ def told_at(folder: Path) -> int:
 def read_taken(folder: Path) -> int:
     """Return the number of the last change that the training has taken notice of."""
     try:
-        return int(_TAKEN(parse_json(read_regular_file(_path(folder, "taken"))))["number"])
+        return int(_read(folder, "taken", _TAKEN)["number"])
     except (OSError, ValueError):
         return 0
 
@@ -187,7 +187,7 @@ def request_stop(folder: Path, step: int, reason: str) -> StopRequest:
 def read_stop(folder: Path) -> StopRequest | None:
     """Return the request to end the training, if there is one."""
     try:
-        read = _STOP(parse_json(read_regular_file(_path(folder, "stop"))))
+        read = _read(folder, "stop", _STOP)
         return StopRequest(read["step"], read["reason"], read["time"])
     except (OSError, ValueError):
         return None
@@ -205,6 +205,10 @@ def remove_stop(folder: Path) -> None:
 
 def _path(folder: Path, name: str) -> Path:
     return folder / FOLDER / f"{name}.json"
+
+
+def _read(folder: Path, name: str, read: Read) -> Any:
+    return read(parse_json(read_regular_file(_path(folder, name))))
 
 
 def _changed_at(path: Path) -> int:

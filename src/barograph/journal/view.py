@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barograph.base.displayed import Displayed
 from barograph.base.errors import MetricNotFoundError
+from barograph.base.files.directory_watch import FolderChanges
 from barograph.base.formatting import counted, encodable
 from barograph.base.model import (
     Histogram,
@@ -27,10 +28,10 @@ from barograph.base.model import (
 )
 from barograph.journal.format.folder import FileState, SegmentFile, read_run_info, segment_files
 from barograph.journal.format.frames import Kind
+from barograph.journal.merge.coverage import COUNTED
 from barograph.journal.merge.merged_role import MergedRole
 from barograph.journal.merge.ranks import names_over_ranks, reduced_series
 from barograph.journal.read.attempt import Attempt, TableColumn
-from barograph.journal.read.folder_changes import FolderChanges
 from barograph.journal.read.series import Series, joined
 from barograph.journal.read.spans import SpanTable, Texts
 from barograph.journal.read.status import main_first, run_status
@@ -63,6 +64,7 @@ class View(Displayed):
         self._phase_texts = Texts()
         self._attempts: dict[Writer, Attempt] = {}  # in the order of writers
         self._by_rank: dict[tuple[str, int], list[Attempt]] = {}  # the trainer first; of each rank in order
+        self._ranks_of: dict[str, list[int]] = {}  # by role, the trainer first
         self._readers: dict[str, tuple[SegmentReader, Attempt]] = {}  # by the name of the file
         self._files: dict[str, FileState] = {}  # when they were read
         self._changes: FolderChanges | None = FolderChanges(folder)
@@ -118,6 +120,9 @@ class View(Displayed):
         if added:
             self._attempts = dict(sorted(self._attempts.items()))
             self._by_rank = dict(sorted(self._by_rank.items(), key=lambda pair: main_first(*pair[0])))
+            self._ranks_of = {}
+            for role, rank in self._by_rank:
+                self._ranks_of.setdefault(role, []).append(rank)
 
     def _keep(self, what: Any, compute: Callable[[], T]) -> T:
         """Return a result that was computed since something new was read, or compute it."""
@@ -256,7 +261,7 @@ class View(Displayed):
         """The first and the last step of the main writer; None if nothing was logged."""
         for of_writer in self._by_rank.values():
             firsts = [step for attempt in of_writer if (step := attempt.steps.first_step()) is not None]
-            last = of_writer[-1].last_step() if of_writer else None
+            last = of_writer[-1].steps.last_step() if of_writer else None
             if firsts and last is not None:
                 return min(firsts), last
         return None
@@ -264,7 +269,7 @@ class View(Displayed):
     @property
     def newest_step(self) -> int | None:
         """The highest step of any writer in its newest attempt; None if nothing was logged."""
-        found = [attempts[-1].last_step() for attempts in self._by_rank.values()]
+        found = [attempts[-1].steps.last_step() for attempts in self._by_rank.values()]
         return max((step for step in found if step is not None), default=None)
 
     @property
@@ -275,7 +280,7 @@ class View(Displayed):
     def _whole_span(self) -> tuple[float, float]:
         moments = [self.info.created]
         for attempt in self._attempts.values():
-            moments += attempt.span() or ()
+            moments += attempt.steps.row_span() or ()
             moments += attempt.event_span() or ()
         return min(moments), max(moments)
 
@@ -287,7 +292,7 @@ class View(Displayed):
         """Return the first and the last step of each attempt of the main writer that logged one, or a metric."""
         attempts = next(iter(self._by_rank.values()), [])
         attempts = [attempt for attempt in attempts if name is None or name in attempt.names()]
-        found = [(attempt.steps.first_step(), attempt.last_step()) for attempt in attempts]
+        found = [(attempt.steps.first_step(), attempt.steps.last_step()) for attempt in attempts]
         return [(first, last) for first, last in found if first is not None and last is not None]
 
     def names(self, pattern: str | Iterable[str] = "*") -> list[str]:
@@ -423,16 +428,10 @@ class View(Displayed):
 
     def _roles(self) -> list[str]:
         """Return the roles, the trainer first."""
-        return self._keep("roles", lambda: list(dict.fromkeys(role for role, _ in self._by_rank)))
+        return list(self._ranks_of)
 
     def _ranks(self, role: str) -> list[int]:
-        return self._keep("ranks", self._ranks_by_role)[role]
-
-    def _ranks_by_role(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for role, rank in self._by_rank:
-            found.setdefault(role, []).append(rank)
-        return found
+        return self._ranks_of[role]
 
     def _over_ranks(self, name: str, role: str) -> Series | None:
         """Return the reduction of several ranks' rows that a name means; None if it means none."""
@@ -450,7 +449,7 @@ class View(Displayed):
 
     def _missing_counts(self, role: str) -> Iterator[MissingRank]:
         merged, ranks = self._merged_of(role), self._ranks(role)
-        since = merged.may_lack_counts_since()
+        since = merged.coverage.may_lack_since(COUNTED)
         for name in merged.reductions.counted() if len(ranks) > 1 else ():
             by_rank = {rank: self._series_of(name, role, rank, None).since(since) for rank in ranks}
             total = reduced_series(name, "sum", by_rank)
@@ -459,11 +458,8 @@ class View(Displayed):
 
     def histograms(self, name: str) -> list[tuple[int | None, Histogram]]:
         """Return the histograms logged under a name, with their steps."""
-        found = []
-        for fields in self._records(Kind.HISTOGRAM):
-            if fields["name"] == name:
-                found.append((fields.get("step"), Histogram.of_record(fields)))
-        return found
+        found = (fields for fields in self._records(Kind.HISTOGRAM) if fields["name"] == name)
+        return [(fields.get("step"), Histogram.of_record(fields)) for fields in found]
 
     def histogram_names(self) -> list[str]:
         """Return the names under which histograms were logged, in the order in which they were first logged."""
@@ -479,8 +475,7 @@ class View(Displayed):
 
     def _records(self, kind: Kind) -> Iterator[dict[str, Any]]:
         """Decode the records of a kind; skip those that cannot be decoded."""
-        for attempt in self._attempts.values():
-            yield from attempt.decoded(kind)
+        return (fields for attempt in self._attempts.values() for fields in attempt.decoded(kind))
 
     def samples(
         self,
@@ -536,10 +531,11 @@ class View(Displayed):
         return [found for attempt in self._attempts.values() for found in attempt.sample_frames()]
 
     def _writer_limits(self) -> dict[Writer, int | None]:
-        """Return, for each writer, the step from which on a newer attempt supersedes it."""
+        """Return, for each writer that has newer attempts, the step from which on they supersede it."""
         limits: dict[Writer, int | None] = {}
         for attempts in self._by_rank.values():
-            limits |= zip((attempt.writer for attempt in attempts), _limits(attempts), strict=True)
+            if len(attempts) > 1:
+                limits |= zip((attempt.writer for attempt in attempts), _limits(attempts), strict=True)
         return limits
 
     def frame(self, patterns: str | Iterable[str] = "*") -> pd.DataFrame:
@@ -575,17 +571,9 @@ class View(Displayed):
         if not merged.is_current:
             attempts = [attempt for attempt in self._attempts.values() if attempt.writer.role == role]
             changed = sorted(self._changed.pop(role, {}).items())
-            limits = self._keep("limits", self._superseding_limits)
+            limits = self._keep("limits", self._writer_limits)
             merged.update(attempts, [attempt for _, attempt in changed], limits)
         return merged
-
-    def _superseding_limits(self) -> dict[Writer, int | None]:
-        """Return the limits of the writers that have several attempts."""
-        found: dict[Writer, int | None] = {}
-        for attempts in self._by_rank.values():
-            if len(attempts) > 1:
-                found |= zip((attempt.writer for attempt in attempts), _limits(attempts), strict=True)
-        return found
 
 
 def _merged(events: Iterable[dict[str, Any]], event: str) -> dict[str, Any]:

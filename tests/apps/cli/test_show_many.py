@@ -7,7 +7,7 @@ from barograph.apps.cli import main
 from barograph.apps.terminal.run_facts import MAX_RANKS
 from barograph.apps.terminal.show import MAX_FAMILIES, MAX_WARNINGS
 from barograph.base.model import Status
-from barograph.journal.format import decoding
+from barograph.journal.format import fields
 from barograph.journal.read.attempt import Attempt
 
 FAMILIES = MAX_FAMILIES + 20
@@ -70,12 +70,12 @@ def test_no_table_is_looked_at_for_status_steps_and_times():
         run.log({f"family{n}/value": float(n)}, step=n)
     view = barograph.open("times")
     [attempt] = view._attempts.values()
-    before = attempt.span()
-    assert (view.status.word, view.steps, attempt.last_step()) == ("running", (0, 19), 19)
+    before = attempt.steps.row_span()
+    assert (view.status.word, view.steps, attempt.steps.last_step()) == ("running", (0, 19), 19)
     run.log({"late": 1.0}, step=30)
     view.refresh()
-    assert attempt.last_step() == 30
-    assert attempt.span() > before
+    assert attempt.steps.last_step() == 30
+    assert attempt.steps.row_span() > before
     assert not any(segment.resolved for segment in attempt._segments.values())
     run.finish()
 
@@ -87,8 +87,8 @@ def test_a_copy_of_a_schema_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch
         run.log({"loss": 1.0}, step=step)
     run.finish()
     decoded: list[bytes] = []
-    decode = decoding.decode_schema
-    monkeypatch.setattr(decoding, "decode_schema", lambda payload: decoded.append(payload) or decode(payload))
+    decode = fields.decode_schema
+    monkeypatch.setattr(fields, "decode_schema", lambda payload: decoded.append(payload) or decode(payload))
     assert barograph.open("copies").series("loss").last == 1.0
     assert len(decoded) == 1
 

@@ -53,7 +53,7 @@ def test_runs_are_read_after_the_first_list_and_with_rests(tmp_path: Path, monke
     directory = RunDirectory(tmp_path / "runs")
     directory.prepare()
     assert directory.listing._thread is None
-    monkeypatch.setattr("barograph.journal.read.glance.read_facts", None)  # they are known since a server has started
+    monkeypatch.setattr("barograph.journal.directory.read_facts", None)  # they are known since a server has started
     done: list[tuple[str, str]] = []
     monkeypatch.setattr(directory.listing, "_rest", lambda seconds: done.append(("rest", str(seconds >= 0.5))))
     monkeypatch.setattr(directory.listing, "_read_reward", counted(directory.listing, "_read_reward", done))

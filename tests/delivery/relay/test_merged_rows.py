@@ -230,7 +230,7 @@ def test_steps_far_behind_are_forgotten(tmp_path: Path, monkeypatch: pytest.Monk
     for step in (19, 20):
         processes.values(1, 0, {USED: 5.0}, step=step)
     assert rows_of(follower.new_rows()) == [(20, {USED: 5.0})]
-    assert follower._mergers["trainer"].steps() == list(range(20, 31))
+    assert [step for step in range(99) if step in follower._mergers["trainer"]] == list(range(20, 31))
     assert {step for _, step in follower._deliveries} == set(range(20, 31))
 
 

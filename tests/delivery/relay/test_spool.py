@@ -231,7 +231,8 @@ class Pair:
         reader = SegmentReader(self.folder / "trainer.0.1.0.seg")
         reader.poll()
         assert reader.damage == []
-        return sorted(step for table in reader.tables.values() for step in table.steps.tolist())
+        chunks = [chunk for table in reader.tables.values() for chunk in table.chunks]
+        return sorted(step for chunk in chunks for step in chunk.steps.tolist())
 
 
 @pytest.mark.parametrize("part", [0.03, 0.4, 0.7, 0.98])

@@ -20,7 +20,7 @@ from barograph.delivery.transfer.sending import SegmentSender
 from barograph.journal.format import frames
 from barograph.journal.format.folder import run_mark, segments
 from barograph.journal.read import status
-from barograph.journal.read.glance import segment_end
+from barograph.journal.read.status import segment_end
 from barograph.recording.ticket import Ticket
 
 pytest.importorskip("ray", reason="ray is not installed: pip install ray")

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 import barograph
 from barograph.base.model import Sample
 from barograph.journal.samples import blocks
-from barograph.journal.samples.columns import parse_conditions
-from barograph.journal.samples.query import Query
+from barograph.journal.samples.query import Query, parse_conditions
 
 ROWS: list[dict[str, Any]] = [
     {"completion": "a", "reward": 1.0, "rewards": {"format": 0.25}, "correct": False, "domain": "algebra", "level": 3},

@@ -17,7 +17,7 @@ import barograph
 from barograph.base.model import Sample, Writer
 from barograph.journal.format import frames
 from barograph.journal.samples import index
-from barograph.journal.samples.query import Query, compiled, leading_literal, required_literal
+from barograph.journal.samples.query import Query, compiled, required_literal
 from barograph.journal.write.writer import JournalWriter
 
 WORDS = [
@@ -159,30 +159,6 @@ def test_wrong_queries_raise_with_a_reason():
         Query(sort="-")
     with pytest.raises(ValueError, match=r"regex '\(': missing \)"):
         Query(regex="(")
-
-
-@pytest.mark.parametrize(
-    ("regex", "begin"),
-    [
-        (r"answer 77\d", "answer 77"),
-        (r"\\boxed\{4\}", "\\boxed{4}"),
-        ("ab*", "a"),
-        ("ab?c", "a"),
-        ("a{2}", ""),
-        (r"a\.+", "a"),
-        ("a|b", ""),
-        ("^a", ""),
-        ("(?i)a", ""),
-        ("[ab]c", ""),
-        (r"\d", ""),
-        (r"\x41", ""),
-        ("", ""),
-        ("字 符.", "字 符"),
-    ],
-)
-def test_every_match_begins_with_the_leading_literal(regex: str, begin: str):
-    """It is empty if it is not obvious."""
-    assert leading_literal(regex) == begin
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barograph.base.model import Sample
-from barograph.journal.samples.transcript import searched_texts, turns_of
+from barograph.journal.samples.transcript import turns_of
 
 PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480) + bytes(2000)).decode()
 
@@ -133,12 +133,6 @@ def test_the_marks_of_a_template_make_turns():
 def test_reasoning_is_told_apart(completion: str, expected: list[tuple[str, str, str]]):
     """Also where the prompt has opened it, or where it was cut off."""
     assert shown(Sample(completion=completion)) == [("completion", expected)]
-
-
-def test_a_search_looks_at_calls_and_reasoning():
-    """Not only at the texts of a chat."""
-    messages, _ = CASES["Anthropic"]
-    assert list(searched_texts(messages)) == ["Hm.", "Let me see.", '{"deep": true}', "found"]
 
 
 JSON = st.recursive(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import barograph
-from barograph.journal.merge.name_groups import name_groups, ordered_names
+from barograph.journal.merge.measurements import name_groups, ordered_names
 from barograph.metrics.batch.inputs import Options
 from barograph.metrics.batch.step import PARTS, Measurement
 from barograph.metrics.batch.values import DERIVED, STATES_OF_DERIVED, finished

@@ -45,7 +45,7 @@ from barograph.diagnosis.diagnose import Visit
 from barograph.diagnosis.health import HealthList
 from barograph.importers.opening import open_run
 from barograph.importers.summary import run_names
-from barograph.journal.annotations import LatestAnnotations
+from barograph.journal.directory import LatestAnnotations
 from barograph.journal.read.status import Glance
 
 FLUSH_SECONDS = 10.0  # what a kill costs

@@ -14,7 +14,7 @@ from typing import Any
 from barograph.base.errors import RequestError
 from barograph.base.files.directory_watch import DirectoryWatch
 from barograph.base.model import Writer
-from barograph.journal.annotations import EVENT
+from barograph.journal.directory import MARK
 from barograph.journal.format.folder import PAGE_FOLDER, segments
 from barograph.journal.format.frames import Kind, frame, record_payload
 from barograph.journal.segments.reader import SegmentReader, events
@@ -82,7 +82,7 @@ class Annotations:
 
     def set(self, key: str, changes: dict[str, Any]) -> None:
         """Write changes; a RequestError reports a directory that is not writable."""
-        self._write({"event": EVENT, "time": time.time(), "run": key, **changes})
+        self._write({"event": MARK, "time": time.time(), "run": key, **changes})
 
     def views(self) -> list[dict[str, Any]]:
         """Return the saved views by name: their states, and when they were saved."""
@@ -142,7 +142,7 @@ class Annotations:
             if event.get("event") == REPORT_EVENT and at >= self._reports.get(event["name"], (0.0,))[0]:
                 self._reports[event["name"]] = at, event.get("text")
             for name in DEFAULTS:
-                if event.get("event") == EVENT and name in event and at >= self._newest.get((run, name), (0.0,))[0]:
+                if event.get("event") == MARK and name in event and at >= self._newest.get((run, name), (0.0,))[0]:
                     self._newest[run, name] = at, event[name]
                     self._changed.add(run)
         reader.forget()

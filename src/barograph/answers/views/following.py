@@ -15,8 +15,8 @@ import numpy as np
 
 from barograph.base.arrays import Array
 from barograph.journal.read.attempt import TableColumn
-from barograph.journal.read.resolved_rows import ResolvedRows
 from barograph.journal.read.series import Buckets, Series, bucket_edges
+from barograph.journal.segments.steps import ResolvedRows
 
 MAX_COUNTS = 16  # numbers of buckets whose checksums are kept: pages may be behind each other
 

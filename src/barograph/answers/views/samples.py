@@ -15,8 +15,7 @@ from barograph.answers.responses import field_values
 from barograph.base.errors import RequestError
 from barograph.base.model import Sample
 from barograph.journal.format.tokens import TopLogprobs
-from barograph.journal.samples.columns import shown_columns
-from barograph.journal.samples.query import Query, TooSlowError
+from barograph.journal.samples.query import Query, TooSlowError, shown_columns
 from barograph.journal.samples.search import even_places
 from barograph.journal.samples.token_sums import all_values, token_sums
 from barograph.journal.samples.transcript import TurnPart, turns_of

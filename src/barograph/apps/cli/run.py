@@ -26,8 +26,7 @@ from barograph.importers.imported import ImportedLog, log_files
 from barograph.importers.opening import find_run_or_log
 from barograph.importers.reading.log import Log
 from barograph.journal.format.folder import read_run_info
-from barograph.journal.read.glance import glance
-from barograph.journal.read.status import GROWING_SECONDS, UNTOLD
+from barograph.journal.read.status import GROWING_SECONDS, UNTOLD, glance
 from barograph.journal.view import View
 
 

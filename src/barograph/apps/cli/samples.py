@@ -13,8 +13,7 @@ from barograph.answers.responses import to_strict_json
 from barograph.apps.cli.arguments import Command, add_json, add_run, run_view
 from barograph.apps.terminal.output import Progress
 from barograph.base.errors import BarographError
-from barograph.journal.samples.columns import parse_conditions
-from barograph.journal.samples.query import SORTS, FoundSamples, Query, compiled
+from barograph.journal.samples.query import SORTS, FoundSamples, Query, compiled, parse_conditions
 
 DEFAULT_COUNT = 20
 

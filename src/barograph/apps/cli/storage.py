@@ -23,8 +23,7 @@ from barograph.importers.logs import HINT, logs_at
 from barograph.importers.reading.log import Log
 from barograph.journal.archive import SUFFIX, archives, pack, unpack
 from barograph.journal.format.folder import INDEX_FOLDER, folder_name, read_run_info, run_folders
-from barograph.journal.read.glance import glance
-from barograph.journal.read.status import Glance
+from barograph.journal.read.status import Glance, glance
 from barograph.journal.view import View
 
 POLL_SECONDS = 0.5

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from barograph.apps.terminal.layout import wrap_line
 from barograph.base.formatting import counted, number, printable
 from barograph.base.model import Sample
-from barograph.journal.samples.columns import shown_columns
-from barograph.journal.samples.query import Census, FoundSamples
+from barograph.journal.samples.query import Census, FoundSamples, shown_columns
 from barograph.journal.samples.token_sums import NEUTRAL, TokenSum, Values, all_values, nonfinite, shown_value
 from barograph.journal.samples.transcript import Turn, TurnPart, turns_of
 

@@ -29,7 +29,7 @@ from barograph.delivery.transfer.destination import DestinationError, Reason
 from barograph.delivery.transfer.receiver import Receiver
 from barograph.delivery.transfer.state import ReceivedList
 from barograph.journal.format.folder import run_mark, segment_path
-from barograph.journal.write.claim import claim, claim_rank
+from barograph.journal.write.writer import claim, claim_rank
 
 ANSWER_SECONDS = 30.0
 IDLE_SECONDS = 600.0  # without a call, until a receiving actor ends; a process that records is heard every 10 s

@@ -31,8 +31,7 @@ from barograph.delivery.transfer.sending import SEND_SECONDS, Sending, ServerCli
 from barograph.delivery.transfer.state import read_progress, unsent_bytes
 from barograph.journal.format import frames
 from barograph.journal.format.folder import SegmentFile, folder_name, segment_path, segments
-from barograph.journal.read.glance import first_events, segment_end, start_event
-from barograph.journal.read.status import KILLED
+from barograph.journal.read.status import KILLED, first_events, segment_end, start_event
 from barograph.journal.write.segment import SEGMENT_FLAGS
 
 IDENTITY = ("host", "machine", "pid", "born", "actor")

@@ -16,9 +16,8 @@ from barograph.base.model import Row, Writer
 from barograph.journal.merge.coverage import WriterProgress
 from barograph.journal.merge.role_merger import RoleMerger
 from barograph.journal.read.follower import AttemptFollower, RunFollower
-from barograph.journal.read.glance import segment_end, segment_heard
 from barograph.journal.read.segment_follower import MAX_STEPS_BACK, Cursor, FollowedRow, SegmentFollower
-from barograph.journal.read.status import End
+from barograph.journal.read.status import End, segment_end, segment_heard
 from barograph.journal.segments.steps import superseded_from
 
 STATUS_SECONDS = 0.5  # between two looks at whether a process lives

@@ -41,7 +41,7 @@ from barograph.delivery.relay.state import (
     state_path,
     write_delivery_state,
 )
-from barograph.journal.read.glance import glance
+from barograph.journal.read.status import glance
 
 HANG_SECONDS = 120.0
 LOOK_SECONDS = 0.2

@@ -35,7 +35,7 @@ from barograph.delivery.transfer.state import (
     write_progress,
 )
 from barograph.journal.format.folder import RUN_FILE, SegmentFile, open_regular_file, read_regular_file, segments
-from barograph.journal.read.glance import segment_status
+from barograph.journal.read.status import segment_status
 
 PIECE_BYTES = 1 << 20  # a lost connection costs no more of them
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from barograph.delivery.processes import EXIT_BUSY, MAX_RESTART_PAUSE, PROBE_SECONDS, TransferClient, take_lock
 from barograph.delivery.transfer.pieces import pieces
 from barograph.journal.format.folder import SegmentFile, open_regular_file, segments
-from barograph.journal.read.glance import segment_status
+from barograph.journal.read.status import segment_status
 
 LOOK_SECONDS = 0.5
 CHUNK = 8 << 20

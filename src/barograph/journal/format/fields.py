@@ -1,16 +1,20 @@
-"""Typed fields of JSON: the boundary behind which types, sizes and nesting can be trusted.
+"""Decoding: typed fields of JSON, and the payloads of frames that consist of them.
 
-A reader of a field returns the value with its type, or raises DecodingError with the reason. Its time and memory
-are linear in the size of the text.
+It is the boundary behind which types, sizes and nesting can be trusted. A correct checksum says that bytes are as they
+were written, not who wrote them: a reader of a field, and ``decode`` for a payload, returns the contents with the types
+of ``docs/journal.md``, or raises DecodingError with the reason. Time and memory are linear in the size of the text.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from barograph.base.files.compression import count_values
+from barograph.base.former_name import present
+from barograph.journal.format.frames import PACKET_HEAD, PHASE_HEAD, PHASE_TAIL, ROW_HEAD, SCHEMA_HEAD, Kind
 
 OPEN_STEP = -(2**63)  # of a frame that gets its step from a commit, see journal.steps
 
@@ -186,3 +190,206 @@ def object_of(fields: Mapping[str, Read], required: tuple[str, ...] = ()) -> Rea
         return found
 
     return read
+
+
+MAX_NAMES = 100_000  # of a schema
+
+
+def decode(kind: int, payload: bytes) -> Any:
+    """Return the contents of a record; None for a phase, and for a kind that this version does not know."""
+    read = READERS.get(kind)
+    return None if read is None else read(payload)
+
+
+COUNTS: dict[str, Read] = dict.fromkeys(("dropped", "waiting", "failed_writes", "failed_syncs", "late"), read_count)
+
+COVERAGE: dict[str, Read] = {
+    **dict.fromkeys(("tasks_observed", "tasks_failed", "tasks_partial", "runs_observed", "runs_failed"), read_count),
+    **dict.fromkeys(("tasks_expected", "runs_expected"), nullable(read_count)),
+    **dict.fromkeys(("partial_tasks", "failed_tasks", "missing_tasks"), list_of(read_text)),
+}
+
+ENVIRONMENT = object_of(
+    {
+        "command": nullable(list_of(read_text)),
+        "git": nullable(
+            object_of({"commit": read_text, "branch": nullable(read_text), "clean": read_flag}, ("commit", "clean"))
+        ),
+    }
+)
+
+DEVICE = object_of({"index": read_any, "total": nullable(read_number)}, ("index",))
+
+UNREAD = object_of({"where": read_text, "reason": read_text, "count": read_count}, ("where", "reason", "count"))
+
+EVENTS: dict[str, Read] = {
+    "start": object_of(
+        {
+            "idle_seconds": nullable(read_number),
+            "pid": nullable(read_integer),
+            "world_size": nullable(read_world_size),
+        }
+    ),
+    "config": object_of({"config": read_mapping}, ("config",)),
+    "environment": object_of({"environment": ENVIRONMENT}, ("environment",)),
+    "heartbeat": object_of(COUNTS),
+    "devices": object_of({"devices": list_of(DEVICE)}, ("devices",)),
+    "skipped": object_of({"name": read_text, "reason": read_text, "count": read_count}, ("name",)),
+    "problem": object_of({"call": read_text, "error": read_text, "count": read_count}),
+    "missing": object_of({"metrics": mapping_of(read_text)}, ("metrics",)),
+    "lacking": object_of(
+        {"of": read_text, "step": read_step, "reasons": mapping_of(read_count), **COVERAGE},
+        ("of", "step", "reasons", "tasks_expected", "tasks_observed", "tasks_failed", "tasks_partial", "runs_failed"),
+    ),
+    "counts": object_of({"names": list_of(read_text), "how": one_of("sum", "total")}, ("names", "how")),
+    "alone": object_of({"kind": read_text, "taskset": read_text}, ("kind", "taskset")),
+    "shared": object_of({"kind": read_text, "since": read_step, "dropped": read_count}, ("kind", "since", "dropped")),
+    "open_report": object_of({"kind": read_text, "taskset": read_text, "step": read_step}, ("kind", "taskset", "step")),
+    "gather_failed": object_of({"step": read_step}, ("step",)),
+    "finding": object_of(
+        {"number": read_count, "kind": read_text, "step": read_step, "found": read_time, "finding": read_mapping},
+        ("kind", "step", "finding"),
+    ),
+    "annotation": object_of({"text": read_text, "step": read_step}, ("text", "step")),
+    "finish": object_of({"status": one_of(*STATUS_WORDS), "reason": read_text, "lost": read_flag, **COUNTS}),
+    "imported": object_of(
+        {
+            "path": read_text,
+            "format": read_text,
+            "title": read_text,
+            "status": nullable(one_of(*STATUS_WORDS)),
+            "reason": read_text,
+            "grown": nullable(read_time),
+            "notes": list_of(read_text),
+            "unread": list_of(UNREAD),
+        },
+        ("path", "format"),
+    ),
+    "mark": object_of(
+        {"run": read_text, "name": nullable(read_text), "pinned": read_flag, "hidden": read_flag, "note": read_text},
+        ("run",),
+    ),
+    "view": object_of({"name": read_text, "state": nullable(read_text)}, ("name",)),
+}
+
+EVENT = object_of({"event": read_text, "time": read_time}, ("event",))
+
+OF_STEP: dict[str, Read] = {"name": read_text, "step": nullable(read_step), "time": read_time}
+
+TEXT = object_of({**OF_STEP, "text": read_text}, ("name", "text"))
+
+HISTOGRAM_FIELDS: dict[str, Read] = {
+    "edges": list_of(read_number),
+    "counts": list_of(read_number),
+    **dict.fromkeys(("min", "max", "sum"), read_number),
+    **dict.fromkeys(("count", "nonfinite"), read_count),
+}
+
+HISTOGRAM = object_of({**OF_STEP, **HISTOGRAM_FIELDS}, ("name", *HISTOGRAM_FIELDS))
+
+LAYOUT = object_of(
+    {"layout": read_text, "entries": list_of(list_of(read_text)), "options": read_mapping},
+    ("layout", "entries"),
+)
+
+GATHERED = object_of(
+    {"time": read_time, "kind": read_text, "taskset": read_text, "step": read_step},
+    ("time", "kind", "taskset", "step"),
+)
+
+
+def decode_schema(payload: bytes) -> tuple[int, tuple[str, ...]]:
+    """Return the id and the names of a schema."""
+    if len(payload) < SCHEMA_HEAD.size:
+        raise DecodingError("it is too short")
+    _, id = SCHEMA_HEAD.unpack_from(payload)
+    names = list_of(read_text)(parse_json(payload[SCHEMA_HEAD.size :]))
+    if len(names) > MAX_NAMES:
+        raise DecodingError(f"it has more than {MAX_NAMES:,} names")
+    return id, tuple(map(present, names))
+
+
+def _event(payload: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = EVENT(parse_json(payload[1:]))
+    if isinstance(found.get("source"), str):  # of the names of a run, as a person has chosen it
+        found["source"] = present(found["source"])
+    read = EVENTS.get(found["event"])
+    if read is not None:
+        read(found)
+    return found
+
+
+def _text(payload: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = TEXT(parse_json(payload[1:]))
+    return {**found, "name": present(found["name"])}
+
+
+def _histogram(payload: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = HISTOGRAM(parse_json(payload[1:]))
+    if len(found["edges"]) != len(found["counts"]) + 1:
+        raise DecodingError("it must have one more edge than counts")
+    return found
+
+
+def _gathered(payload: bytes) -> tuple[dict[str, Any], bytes]:
+    if len(payload) < PACKET_HEAD.size:
+        raise DecodingError("it is too short")
+    _, length = PACKET_HEAD.unpack_from(payload)
+    end = PACKET_HEAD.size + length
+    return GATHERED(parse_json(payload[PACKET_HEAD.size : end])), payload[end:]
+
+
+def sparse_state_head(payload: bytes) -> tuple[int, int, float]:
+    """Return layout, step and time of a sparse state; its body, behind them, is decoded where its layout is known."""
+    if len(payload) <= ROW_HEAD.size:
+        raise DecodingError("it is too short")
+    _, layout, step, time = ROW_HEAD.unpack_from(payload)
+    if step == OPEN_STEP or not 0 <= time <= MAX_TIME:
+        raise DecodingError("its step or time is out of range")
+    return layout, step, time
+
+
+def _check_phase(payload: bytes) -> None:
+    """Raise DecodingError for a frame that ``framing.parse_phases``, by which phases are read, leaves out."""
+    if len(payload) < PHASE_HEAD.size:
+        raise DecodingError("it is too short")
+    kind, _, _, _, start, _, name, lane = PHASE_HEAD.unpack_from(payload)
+    tail = PHASE_HEAD.size + name + lane
+    closed = kind == Kind.PHASE_CLOSE
+    if closed and len(payload) < tail + PHASE_TAIL.size:
+        raise DecodingError("it is too short")
+    if not 0 <= start <= MAX_TIME:
+        raise DecodingError("its start is out of range")
+    if closed and not 0 <= PHASE_TAIL.unpack_from(payload, tail)[0] <= MAX_SECONDS:
+        raise DecodingError("its length is out of range")
+
+
+READERS: dict[int, Callable[[bytes], Any]] = {
+    Kind.EVENT: _event,
+    Kind.TEXT: _text,
+    Kind.HISTOGRAM: _histogram,
+    Kind.LAYOUT: lambda payload: LAYOUT(parse_json(payload[1:])),
+    Kind.GATHERED: _gathered,
+    Kind.SPARSE_STATE: sparse_state_head,
+    Kind.PHASE_OPEN: _check_phase,
+    Kind.PHASE_CLOSE: _check_phase,
+}
+
+HEARTBEAT = bytes((Kind.EVENT,)) + b'{"event":"heartbeat"'
+
+_COUNT = rb"(?:0|[1-9][0-9]{0,17})"
+
+USUAL_HEARTBEAT = re.compile(
+    HEARTBEAT.replace(b"{", rb"\{") + rb',"time":(?:0|[1-9][0-9]{0,9})(?:\.[0-9]{1,30})?,"dropped":' + _COUNT
+    + rb',"waiting":(' + _COUNT + rb'),"failed_writes":' + _COUNT + rb',"failed_syncs":' + _COUNT + rb"\}"
+)  # fmt: skip
+"""A heartbeat as barograph writes it, which needs no decoding."""
+
+
+def waiting_frames(payload: bytes) -> int | None:
+    """Return the number of frames that waited; None if the event is no heartbeat."""
+    usual = USUAL_HEARTBEAT.fullmatch(payload)
+    if usual is not None:
+        return int(usual[1])
+    event = decode(Kind.EVENT, payload)
+    return event.get("waiting", 0) if event["event"] == "heartbeat" else None  # a key may occur twice

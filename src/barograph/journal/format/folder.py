@@ -15,10 +15,9 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from barograph.base.errors import JournalError, RunNotFoundError, SettingsError
@@ -73,6 +72,18 @@ ID_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # without characters that look 
 
 FileStates = dict[str, tuple[int, int, int]]
 """Size, modification time in nanoseconds and inode, by the name of a file."""
+
+
+class FileState(NamedTuple):
+    """Size of a file, and the time of its last change in nanoseconds."""
+
+    size: int
+    changed: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> FileState:
+        """Return the state in what the system tells of a file."""
+        return cls(found.st_size, found.st_mtime_ns)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -143,34 +154,15 @@ def segment_path(folder: Path, writer: Writer, index: int) -> Path:
     return folder / f"{role}.{writer.rank}.{writer.attempt}.{index}.seg"
 
 
-FileState = tuple[int, int]
-"""Size of a file, and time of its last change in nanoseconds."""
-
-
 def segment_files(folder: Path) -> dict[str, FileState]:
     """Return the names of a run's segment files with their states, which tell whether one has changed."""
-    found: dict[str, FileState] = {}
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if SEGMENT_NAME.fullmatch(entry.name):
-                    with suppress(OSError):  # a link to itself, or removed meanwhile
-                        state = entry.stat()
-                        if stat.S_ISREG(state.st_mode):  # opening a FIFO would block
-                            found[entry.name] = state.st_size, state.st_mtime_ns
-    except OSError:
-        return {}
-    return found
+    found = _entries(folder, lambda entry: _is_segment(entry) and entry.stat())  # the entry keeps its state
+    return {entry.name: FileState.of(entry.stat()) for entry in found}
 
 
 def segments(folder: Path) -> list[SegmentFile]:
-    """List the segments of a run, by writer, attempt and index. Only regular files: opening a FIFO would block."""
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries if SEGMENT_NAME.fullmatch(entry.name) and _is_regular(entry)]
-    except OSError:
-        return []
-    found = (SegmentFile.parse(folder / name) for name in names)
+    """List the segments of a run, by writer, attempt and index."""
+    found = (SegmentFile.parse(folder / entry.name) for entry in _entries(folder, _is_segment))
     return sorted(segment for segment in found if segment)
 
 
@@ -178,31 +170,32 @@ def run_files(folder: Path) -> RunFiles:
     """Return the state of the files of a run, without opening any; of a directory that cannot be read, nothing."""
     states: FileStates = {}
     size = 0
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                found = _regular_state(entry)
-                if found is not None:
-                    size += found.st_size
-                    if entry.name.endswith(".seg") or entry.name == RUN_FILE:
-                        states[entry.name] = found.st_size, found.st_mtime_ns, found.st_ino
-    except OSError:
-        return RunFiles({}, 0)
+    for entry in _entries(folder, lambda entry: entry.is_file() and entry.stat()):
+        found = entry.stat()  # the entry keeps it
+        size += found.st_size
+        if entry.name.endswith(".seg") or entry.name == RUN_FILE:
+            states[entry.name] = found.st_size, found.st_mtime_ns, found.st_ino
     return RunFiles(states, size)
 
 
-def _regular_state(entry: os.DirEntry[str]) -> os.stat_result | None:
+def _entries(folder: Path, is_wanted: Callable[[os.DirEntry[str]], object]) -> list[os.DirEntry[str]]:
+    """List the entries of a directory that are wanted; of one that cannot be read, none."""
+    found = []
     try:
-        return entry.stat() if entry.is_file() else None
-    except OSError:  # it was removed meanwhile, or is a link to itself
-        return None
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                try:
+                    if is_wanted(entry):
+                        found.append(entry)
+                except OSError:  # a link to itself, or removed meanwhile
+                    pass
+    except OSError:
+        return []
+    return found
 
 
-def _is_regular(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_file()
-    except OSError:  # a link to itself
-        return False
+def _is_segment(entry: os.DirEntry[str]) -> bool:
+    return SEGMENT_NAME.fullmatch(entry.name) is not None and entry.is_file()  # opening a FIFO would block
 
 
 def write_run_info(folder: Path, info: RunInfo) -> RunInfo:
@@ -336,19 +329,7 @@ def runs_with_files(dir: Path, levels: int = 2) -> Iterator[tuple[Path, RunFiles
 
 def subfolders(dir: Path) -> list[Path]:
     """List the directories in a directory; hidden ones are left out: ``.page`` contains segments and is not a run."""
-    try:
-        with os.scandir(dir) as entries:
-            names = sorted(entry.name for entry in entries if entry.name[0] != "." and _is_directory(entry))
-    except OSError:
-        return []
-    return [dir / name for name in names]
-
-
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
+    return [dir / name for name in sorted(entry.name for entry in _entries(dir, os.DirEntry.is_dir)) if name[0] != "."]
 
 
 def last_active(folder: Path) -> float:

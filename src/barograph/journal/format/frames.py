@@ -7,13 +7,12 @@ a kind byte and its body.
 from __future__ import annotations
 
 import json
-import math
 import struct
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 from barograph.base.files.compression import Budget, load_json, pack
@@ -120,12 +119,6 @@ def schema_payload(id: int, names: Sequence[str]) -> bytes:
     return SCHEMA_HEAD.pack(Kind.SCHEMA, id) + _json(list(names))
 
 
-def parse_schema(payload: bytes) -> tuple[int, tuple[str, ...]]:
-    """Decode a payload of ``schema_payload``."""
-    _, id = SCHEMA_HEAD.unpack_from(payload)
-    return id, tuple(json.loads(payload[SCHEMA_HEAD.size :]))
-
-
 def row_struct(width: int) -> struct.Struct:
     """Return the struct of a row payload with so many values."""
     return struct.Struct(f"{ROW_HEAD.format}{width}d")
@@ -144,26 +137,6 @@ def sparse_state_payload(layout: int, step: int, time: float, body: bytes) -> by
 def commit_payload(step: int, time: float) -> bytes:
     """Encode the end of a step, whose number the open frames before it get."""
     return COMMIT_BODY.pack(Kind.COMMIT, step, time)
-
-
-class PhaseFrame(NamedTuple):
-    """The open or the close frame of a span. Values that are known at the end are NaN in the open frame."""
-
-    span: int
-    parent: int  # 0: none
-    step: int
-    start: float
-    flags: int
-    name: str
-    lane: str
-    elapsed: float = math.nan
-    onload: float = math.nan
-    execute: float = math.nan
-    offload: float = math.nan
-    tokens: float = math.nan
-    peak: float = math.nan
-    rss: float = math.nan
-    token_kind: str = ""
 
 
 def phase_text(text: str) -> bytes:
@@ -191,24 +164,6 @@ def phase_close_payload(
     """Encode the close frame of a span; it repeats the open frame, which may be damaged."""
     head = PHASE_HEAD.pack(Kind.PHASE_CLOSE, span, parent, step, start, flags, len(name), len(lane))
     return head + name + lane + PHASE_TAIL.pack(*durations) + token_kind
-
-
-def parse_phase(payload: bytes) -> PhaseFrame:
-    """Decode an open or a close frame."""
-    if len(payload) < PHASE_HEAD.size:
-        raise ValueError("the phase frame is too short")
-    kind, span, parent, step, start, flags, name_length, lane_length = PHASE_HEAD.unpack_from(payload)
-    lane_start = PHASE_HEAD.size + name_length
-    place = lane_start + lane_length
-    name, lane = phase_string(payload[PHASE_HEAD.size : lane_start]), phase_string(payload[lane_start:place])
-    if kind == Kind.PHASE_OPEN:
-        return PhaseFrame(span, parent, step, start, flags, name, lane)
-    if len(payload) < place + PHASE_TAIL.size:
-        raise ValueError("the phase frame is too short")
-    tail: tuple[float, ...] = PHASE_TAIL.unpack_from(payload, place)
-    return PhaseFrame._make(
-        (span, parent, step, start, flags, name, lane, *tail, phase_string(payload[place + PHASE_TAIL.size :]))
-    )
 
 
 def phase_string(text: bytes) -> str:
@@ -249,28 +204,10 @@ def record_payload(kind: Kind, record: Mapping[str, Any]) -> bytes:
     return bytes((kind,)) + _json(record)
 
 
-def parse_record(payload: bytes) -> dict[str, Any]:
-    """Decode a payload of ``record_payload``; NaN and infinities are written as ``NaN`` and ``Infinity``."""
-    record = json.loads(payload[1:])
-    if not isinstance(record, dict):
-        raise ValueError("a record must be a JSON object")
-    return record
-
-
 def packet_payload(kind: Kind, head: Mapping[str, Any], body: bytes) -> bytes:
     """Encode a body of a small JSON object and bytes in another format."""
     text = _json(head)
     return PACKET_HEAD.pack(kind, len(text)) + text + body
-
-
-def parse_packet(payload: bytes) -> tuple[dict[str, Any], bytes]:
-    """Decode a payload of ``packet_payload``."""
-    _, length = PACKET_HEAD.unpack_from(payload)
-    text = payload[PACKET_HEAD.size : PACKET_HEAD.size + length]
-    head = json.loads(text)
-    if not isinstance(head, dict):
-        raise ValueError("a packet must begin with a JSON object")
-    return head, payload[PACKET_HEAD.size + length :]
 
 
 def _json(value: object) -> bytes:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from barograph.base.files.compression import unpack
 from barograph.base.model import Sample
@@ -31,7 +31,29 @@ STEP = 2.0**-12
 STEPS, STEPS_AND_NAN = "q", "n"  # what the kind of an array in steps begins with
 
 
-class TokenTexts(Sequence[str]):
+T = TypeVar("T")
+
+
+class LazySequence(Sequence[T]):
+    """An entry for each token of a sample, all of them read when the first is used."""
+
+    @property
+    @abstractmethod
+    def _all(self) -> tuple[T, ...]:
+        """Those of all tokens."""
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, place: int | slice) -> T | tuple[T, ...]:
+        return self._all[place]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._all)
+
+
+class TokenTexts(LazySequence[str]):
     """The tokens of a sample as pieces of one text."""
 
     def __init__(self, text: str, lengths: NDArray[np.uint32]) -> None:
@@ -42,22 +64,12 @@ class TokenTexts(Sequence[str]):
         return len(self._lengths)
 
     @cached_property
-    def _pieces(self) -> tuple[str, ...]:
+    def _all(self) -> tuple[str, ...]:
         ends = self._lengths.cumsum().tolist()
         return tuple(self._text[start:end] for start, end in zip([0, *ends], ends, strict=False))
 
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
-        return self._pieces[place]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._pieces)
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._pieces == tuple(other)
+        return isinstance(other, Sequence) and self._all == tuple(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -245,26 +257,7 @@ Alternatives = tuple[tuple[str, float], ...]
 Columns = tuple[Sequence[str], "NDArray[np.uint32]", "NDArray[np.uint32]", "NDArray[np.float32]"]
 
 
-class AlternativesOfTokens(Sequence[Alternatives]):
-    """The alternatives of each token of a sample, read when the first of them is used."""
-
-    @property
-    @abstractmethod
-    def _all(self) -> tuple[Alternatives, ...]:
-        """Those of all tokens."""
-
-    @overload
-    def __getitem__(self, place: int) -> Alternatives: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[Alternatives, ...]: ...
-    def __getitem__(self, place: int | slice) -> Alternatives | tuple[Alternatives, ...]:
-        return self._all[place]
-
-    def __iter__(self) -> Iterator[Alternatives]:
-        return iter(self._all)
-
-
-class TopLogprobs(AlternativesOfTokens):
+class TopLogprobs(LazySequence[Alternatives]):
     """The alternatives of each token of a sample, unpacked when they are used; damaged ones are empty."""
 
     def __init__(self, packed: Mapping[str, Any], count: int) -> None:

@@ -14,9 +14,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from barograph.base.model import Writer
-from barograph.journal.read.status import End
+
+if TYPE_CHECKING:
+    from barograph.journal.read.status import End
 
 Share = tuple[str, str]
 """What a rank contributes to a step: the kind of a report and its set of tasks."""
@@ -87,23 +90,20 @@ class Coverage:
         """Note that a rank contributes to a share."""
         self._shares.setdefault(rank, set()).add(share)
 
-    def add_alone(self, writer: Writer, share: Share) -> None:
-        """Note that a writer contributes to a share and writes values only, because it knows of no other process."""
-        self._first_state.setdefault(writer, {})[share] = math.inf
-
-    def add_shared(self, writer: Writer, measured: bool, since: int | None) -> None:
-        """Note that a writer has states from a step on, or of all steps: another process has joined it."""
-        shares = self._first_state.get(writer, {})
-        for share in [share for share in shares if (share == MEASURED) == measured]:
-            shares[share] = -math.inf if since is None else since
-
-    def add_open(self, writer: Writer, step: int, share: Share) -> None:
-        """Note that a writer has committed a step and goes on with a report of it."""
-        self._open.setdefault(writer, {})[step, share] = None
-
-    def add_failed_exchange(self, writer: Writer, step: int) -> None:
-        """Note that a writer could not exchange a step with others, and has written its own states."""
-        self._unexchanged.setdefault(step, set()).add(writer.rank)
+    def add_event(self, writer: Writer, event: Mapping[str, Any]) -> None:
+        """Add an event that tells what a writer shares with other processes."""
+        match event.get("event"):
+            case "alone":  # it contributes to a share and writes values only, because it knows of no other process
+                self._first_state.setdefault(writer, {})[event["kind"], event["taskset"]] = math.inf
+            case "shared":  # another process has joined it: it has states from a step on, or of all steps
+                since = event["since"] if event["dropped"] else -math.inf
+                shares = self._first_state.get(writer, {})
+                for share in [share for share in shares if (share == MEASURED) == (event["kind"] == MEASURED[0])]:
+                    shares[share] = since
+            case "open_report":  # it has committed a step and goes on with a report of it
+                self._open.setdefault(writer, {})[event["step"], (event["kind"], event["taskset"])] = None
+            case "gather_failed":  # it could not exchange a step with others, and has written its own states
+                self._unexchanged.setdefault(event["step"], set()).add(writer.rank)
 
     def missing(self, found: Contributions) -> Missing:
         """Return the shares of which a rank is missing, with the reasons."""

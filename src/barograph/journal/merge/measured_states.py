@@ -1,4 +1,4 @@
-"""The measured states of one role, by step.
+"""The measured states of one role, by step: a run of hundreds of ranks has some for each rank in each step.
 
 A state is kept as its place: the table of a segment, and the row in it. What is wanted of the states is merged for many
 steps at once, so that a metric costs a few NumPy calls for each rank, and not some for each state.
@@ -9,22 +9,100 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from barograph.base.arrays import Floats, Ints
 from barograph.base.model import Writer
 from barograph.journal.format.fields import MAX_STEP
 from barograph.journal.format.frames import ROW_HEAD
-from barograph.journal.merge.places_by_step import Places, PlacesByStep, united
-from barograph.journal.segments.contents import joined_payloads
+from barograph.journal.segments.contents import Rows, RowTable, joined_payloads, split_payloads
 from barograph.metrics.states import sparse
 from barograph.metrics.states.kinds import KINDS
 from barograph.metrics.states.layout import Layout
 
 if TYPE_CHECKING:
     from barograph.journal.merge.measurements import DescribedLayout, RankState
+
+
+class Places(NamedTuple):
+    """Places of states: the numbers of their sources, the rows of those, and times."""
+
+    numbers: Ints
+    rows: Ints
+    times: Floats
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def where(self, some: NDArray[np.bool_] | Ints | slice) -> Places:
+        """Return some of the places."""
+        return Places(self.numbers[some], self.rows[some], self.times[some])
+
+
+def united(places: Sequence[Places]) -> Places:
+    """Return some places together."""
+    return Places(
+        np.concatenate([one.numbers for one in places]),
+        np.concatenate([one.rows for one in places]),
+        np.concatenate([one.times for one in places]),
+    )
+
+
+NO_PLACES = Places(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
+class PlacesByStep:
+    """Places of states. They are added by source, and put together by step when a step is asked for."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, list[Places]] = {}
+        self._added: list[tuple[int, int, Ints, Floats]] = []  # source, first row, steps and times
+
+    def __contains__(self, step: int) -> bool:
+        self._group()
+        return step in self._steps
+
+    def add(self, number: int, first: int, steps: Ints, times: Floats) -> None:
+        """Add rows of a source, which follow each other."""
+        if len(steps):
+            self._added.append((number, first, steps, times))
+
+    def of(self, step: int) -> Places:
+        """Return the places of the states of a step, in the order in which they were added."""
+        self._group()
+        found = self._steps.get(step)
+        if found is None:
+            return NO_PLACES
+        if len(found) > 1:
+            found[:] = [united(found)]
+        return found[0]
+
+    def take(self, step: int) -> Places:
+        """Return the places of the states of a step, and forget them."""
+        found = self.of(step)
+        self._steps.pop(step, None)
+        return found
+
+    def _group(self) -> None:
+        """Put what was added to its steps."""
+        if not self._added:
+            return
+        added, self._added = self._added, []
+        steps = np.concatenate([steps for _, _, steps, _ in added])
+        order = np.argsort(steps, kind="stable")
+        places = Places(
+            np.repeat([number for number, _, _, _ in added], [len(of_source) for _, _, of_source, _ in added])[order],
+            np.concatenate([np.arange(first, first + len(of_source)) for _, first, of_source, _ in added])[order],
+            np.concatenate([times for _, _, _, times in added])[order],
+        )
+        steps = steps[order]
+        bounds = [0, *(np.flatnonzero(steps[1:] != steps[:-1]) + 1).tolist(), len(steps)]
+        for step, start, stop in zip(steps[bounds[:-1]].tolist(), bounds, bounds[1:], strict=False):
+            self._steps.setdefault(step, []).append(places.where(slice(start, stop)))
+
 
 Place = tuple[int, int]
 """The number of a source, and a row of it."""
@@ -35,47 +113,19 @@ ENCODED = -1  # in the place of a width: the states are sparse
 BETWEEN = (-1, 0)  # in the shape of a step, before the layouts of sparse states
 
 
-class StateRows(Protocol):
-    """Vectors of one layout, by the number of their row."""
-
-    def pick(self, rows: Ints, columns: Ints) -> Floats:
-        """Return the values of some rows, in ascending order, in some columns."""
-        ...
-
-
-class Vectors(dict[int, Floats]):
-    """Vectors that were read one by one."""
+class ReadStates(dict[int, Any]):
+    """States that were read one by one, by the number of their row: vectors, or payloads of sparse states."""
 
     def pick(self, rows: Ints, columns: Ints) -> Floats:
         """Return the values of some rows in some columns."""
         return np.array([self[row][columns] for row in rows.tolist()])
 
-
-class EncodedRows(Protocol):
-    """Sparse states of one layout, by the number of their row."""
-
-    def payloads(self, rows: Ints) -> list[bytes]:
-        """Return the payloads of some states, in ascending order."""
-        ...
-
-    def joined_payloads(self, rows: Ints) -> tuple[bytes, Ints]:
-        """Return the payloads of some states, in ascending order, one behind the other, and their lengths."""
-        ...
-
-
-class Payloads(dict[int, bytes]):
-    """Sparse states that were read one by one."""
-
-    def payloads(self, rows: Ints) -> list[bytes]:
-        """Return the payloads of those states that were not forgotten."""
-        return [self[row] for row in rows.tolist() if row in self]
-
     def joined_payloads(self, rows: Ints) -> tuple[bytes, Ints]:
         """Return the payloads of those states that were not forgotten, one behind the other, and their lengths."""
-        return joined_payloads(self.payloads(rows))
+        return joined_payloads([self[row] for row in rows.tolist() if row in self])
 
 
-class _Origin(NamedTuple):
+class StateOrigin(NamedTuple):
     """Where states of one layout and width come from. They are merged in this order, however they were read."""
 
     writer: Writer
@@ -88,20 +138,20 @@ class _Origin(NamedTuple):
 class _Source:
     """The states of one origin."""
 
-    origin: _Origin
-    rows: StateRows = field(default_factory=Vectors)
-    encoded: EncodedRows = field(default_factory=Payloads)
-    count: int = 0  # of the states that were added one by one
+    origin: StateOrigin
+    states: RowTable | ReadStates = field(default_factory=ReadStates)
+    count: int = 0
     checked: int = 0  # sparse states
     damaged: set[int] = field(default_factory=set)  # sparse states
 
     def bodies(self, rows: Ints) -> list[bytes]:
         """Return encoded states."""
-        return [payload[ROW_HEAD.size :] for payload in self.encoded.payloads(rows)]
+        return [payload[ROW_HEAD.size :] for payload in split_payloads(*self.states.joined_payloads(rows))]
 
     def vectors(self, rows: Ints) -> Iterable[Floats | bytes]:
         """Return states, encoded or not."""
-        return self.bodies(rows) if self.origin.width == ENCODED else self.rows.pick(rows, np.arange(self.origin.width))
+        width = self.origin.width
+        return self.bodies(rows) if width == ENCODED else self.states.pick(rows, np.arange(width))
 
     def is_readable(self, width: int) -> bool:
         """Return whether all states have this width and are intact."""
@@ -110,9 +160,9 @@ class _Source:
         first, self.checked = self.checked, self.count
         if first < self.count:
             new = np.arange(first, self.count)
-            if isinstance(self.encoded, Payloads):
-                new = np.array([row for row in new.tolist() if row in self.encoded], np.int64)
-            intact = sparse.intact(*self.encoded.joined_payloads(new), width, ROW_HEAD.size)
+            if isinstance(self.states, ReadStates):
+                new = np.array([row for row in new.tolist() if row in self.states], np.int64)
+            intact = sparse.intact(*self.states.joined_payloads(new), width, ROW_HEAD.size)
             self.damaged.update(new[~intact].tolist())
         return not self.damaged
 
@@ -138,7 +188,7 @@ class _Columns(NamedTuple):
     ids: list[int]
 
     @classmethod
-    def of(cls, origins: list[_Origin], limits: Mapping[Writer, int]) -> _Columns:
+    def of(cls, origins: list[StateOrigin], limits: Mapping[Writer, int]) -> _Columns:
         order = np.empty(len(origins), np.int64)
         order[sorted(range(len(origins)), key=origins.__getitem__)] = np.arange(len(origins))
         ids = list(dict.fromkeys(origin.layout for origin in origins))
@@ -157,7 +207,7 @@ class MeasuredStates:
     def __init__(self) -> None:
         self.layouts: dict[int, DescribedLayout] = {}
         self._sources: list[_Source] = []
-        self._numbers: dict[_Origin, int] = {}
+        self._numbers: dict[StateOrigin, int] = {}
         self._limits: dict[Writer, int] = {}  # the step from which on a writer is superseded
         self._known: _Columns | None = None  # of the sources; None after a change
         self._unchecked: set[int] = set()  # sources that have got further states
@@ -187,50 +237,26 @@ class MeasuredStates:
         encoded = {origin.layout for origin in self._numbers if origin.width == ENCODED} & self.layouts.keys()
         return [frozenset(self.layouts[id].layout.places) for id in sorted(encoded)]
 
-    def add_rows(
-        self,
-        writer: Writer,
-        segment: int,
-        layout: int,
-        table: tuple[StateRows, int],
-        first: int,
-        steps: Ints,
-        times: Floats,
-    ) -> None:
-        """Add rows of a table, which is given with its width: the number of the first one, and steps and times."""
-        rows, width = table
-        number = self._number(_Origin(writer, segment, layout, width))
-        self._sources[number].rows = rows
-        self._dense.add(number, first, steps, times)
+    def add_rows(self, origin: StateOrigin, table: RowTable, first: int, rows: Rows) -> None:
+        """Add rows of a table; ``first`` is the number of the first one."""
+        number = self._number(origin)
+        self._sources[number].states = table
+        # The state of the same step that follows a sparse one tells that the rank has contributed, and when.
+        times = np.zeros(len(rows)) if origin.width == ENCODED else rows.times
+        self._add_places(number, first, rows.steps, times)
 
-    def add_vector(self, writer: Writer, segment: int, layout: int, step: int, time: float, vector: Floats) -> None:
-        """Add one state."""
-        source = self._sources[self._number(_Origin(writer, segment, layout, len(vector)))]
-        assert isinstance(source.rows, Vectors)
-        source.rows[source.count] = vector
-        table = source.rows, len(vector)
-        self.add_rows(writer, segment, layout, table, source.count, np.array([step], np.int64), np.array([time]))
-        source.count += 1
-
-    def add_encoded(
-        self, writer: Writer, segment: int, layout: int, table: EncodedRows, first: int, steps: Ints
-    ) -> None:
-        """Add sparse states of a table: the number of the first one, and their steps.
-
-        The state of the same step that follows each tells that the rank has contributed, and when.
-        """
-        number = self._number(_Origin(writer, segment, layout, ENCODED))
+    def add_state(self, origin: StateOrigin, step: int, time: float, state: Floats | bytes) -> None:
+        """Add one state: a vector, or the payload of a sparse one."""
+        number = self._number(origin)
         source = self._sources[number]
-        source.encoded = table
-        source.count = first + len(steps)
-        self._encoded.add(number, first, steps, np.zeros(len(steps)))
+        assert isinstance(source.states, ReadStates)
+        source.states[source.count] = state
+        self._add_places(number, source.count, np.array([step], np.int64), np.array([time]))
 
-    def add_payload(self, writer: Writer, segment: int, layout: int, step: int, payload: bytes) -> None:
-        """Add one sparse state."""
-        source = self._sources[self._number(_Origin(writer, segment, layout, ENCODED))]
-        assert isinstance(source.encoded, Payloads)
-        source.encoded[source.count] = payload
-        self.add_encoded(writer, segment, layout, source.encoded, source.count, np.array([step], np.int64))
+    def _add_places(self, number: int, first: int, steps: Ints, times: Floats) -> None:
+        source = self._sources[number]
+        source.count = first + len(steps)
+        (self._encoded if source.origin.width == ENCODED else self._dense).add(number, first, steps, times)
 
     def set_limits(self, limits: Mapping[Writer, int]) -> None:
         """Set the steps from which on writers are superseded."""
@@ -239,28 +265,27 @@ class MeasuredStates:
 
     def forget(self, step: int) -> None:
         """Forget the states of a step."""
-        dense, encoded = self._dense.take(step), self._encoded.take(step)
-        for number, row in zip(dense.numbers.tolist(), dense.rows.tolist(), strict=True):
-            rows = self._sources[number].rows
-            if isinstance(rows, Vectors):
-                del rows[row]
-        for number, row in zip(encoded.numbers.tolist(), encoded.rows.tolist(), strict=True):
-            payloads = self._sources[number].encoded
-            if isinstance(payloads, Payloads):
-                del payloads[row]
+        for places in (self._dense.take(step), self._encoded.take(step)):
+            for number, row in zip(places.numbers.tolist(), places.rows.tolist(), strict=True):
+                states = self._sources[number].states
+                if isinstance(states, ReadStates):
+                    del states[row]
 
     def writers(self, step: int) -> set[Writer]:
         """Return the writers that have contributed to a step."""
-        return {self._sources[number].origin.writer for number in np.unique(self._dense.of(step).numbers).tolist()}
+        return {origin.writer for origin in self._origins(self._dense.of(step))}
 
     def ranks(self, step: int) -> set[int]:
         """Return the ranks whose contributions to a step count."""
-        return {self._sources[number].origin.writer.rank for number in np.unique(self._counted(step).numbers).tolist()}
+        return {origin.writer.rank for origin in self._origins(self._counted(self._dense, step))}
+
+    def _origins(self, places: Places) -> list[StateOrigin]:
+        return [self._sources[number].origin for number in np.unique(places.numbers).tolist()]
 
     def some_sources(self, step: int) -> set[tuple[int, int]]:
         """Return rank and segment of up to two processes whose states of a step count."""
         found: set[tuple[int, int]] = set()
-        for places in (self._counted(step), self._counted_encoded(step)):
+        for places in (self._counted(self._dense, step), self._counted(self._encoded, step)):
             for number in places.numbers.tolist():
                 origin = self._sources[number].origin
                 found.add((origin.writer.rank, origin.segment))
@@ -270,11 +295,11 @@ class MeasuredStates:
 
     def time(self, step: int) -> float:
         """Return the time of the last state of a step that counts; 0 if none does."""
-        return float(self._counted(step).times.max(initial=0.0))
+        return float(self._counted(self._dense, step).times.max(initial=0.0))
 
     def arranged(self, step: int) -> Arranged | None:
         """Return the states of a step by layout; None if one cannot be read."""
-        dense, encoded = self._counted(step), self._counted_encoded(step)
+        dense, encoded = self._counted(self._dense, step), self._counted(self._encoded, step)
         if self._is_readable(dense) and self._is_readable(encoded):
             return Arranged(self._by_layout(self._in_order(dense)), self._by_layout(self._in_order(encoded)))
         return None
@@ -284,14 +309,9 @@ class MeasuredStates:
             self._known = _Columns.of([source.origin for source in self._sources], self._limits)
         return self._known
 
-    def _counted(self, step: int) -> Places:
-        """Return the dense states of a step that count."""
-        return self._not_superseded(self._dense.of(step), step)
-
-    def _counted_encoded(self, step: int) -> Places:
-        return self._not_superseded(self._encoded.of(step), step)
-
-    def _not_superseded(self, places: Places, step: int) -> Places:
+    def _counted(self, states: PlacesByStep, step: int) -> Places:
+        """Return the states of a step that count."""
+        places = states.of(step)
         return places.where(step <= self._columns().last[places.numbers]) if self._limits else places
 
     def _in_order(self, places: Places) -> Places:
@@ -330,7 +350,7 @@ class MeasuredStates:
         """Return the states of a step that count, one by one."""
         from barograph.journal.merge.measurements import RankState
 
-        found = self._in_order(united([self._counted_encoded(step), self._counted(step)]))
+        found = self._in_order(united([self._counted(self._encoded, step), self._counted(self._dense, step)]))
         places = list(zip(found.numbers.tolist(), found.rows.tolist(), strict=True))
         vectors: dict[Place, Floats | bytes] = {}
         for number, rows in _rows_by_source(places).items():
@@ -384,7 +404,7 @@ class MeasuredStates:
         sources = numbers.ravel()[order]
         for some in np.split(order, np.flatnonzero(sources[1:] != sources[:-1]) + 1):
             at = np.unravel_index(some, numbers.shape)
-            vectors[at] = self._sources[int(numbers[at][0])].rows.pick(rows[at], slots)
+            vectors[at] = self._sources[int(numbers[at][0])].states.pick(rows[at], slots)
         return layout.merge(vectors)
 
     def _add_layout(
@@ -411,7 +431,7 @@ class MeasuredStates:
             found |= zip([(number, row) for row in rows], self._sources[number].bodies(np.array(rows)), strict=True)
         return [[found[number, row] for number, row in places.tolist()] for places in steps]
 
-    def _number(self, origin: _Origin) -> int:
+    def _number(self, origin: StateOrigin) -> int:
         number = self._numbers.get(origin)
         if number is None:
             number = self._numbers[origin] = len(self._sources)

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from barograph.base.model import MissingRank, Writer
 from barograph.journal.merge.coverage import COUNTED, Contributions, WriterProgress
-from barograph.journal.merge.ranks import Reductions
+from barograph.journal.merge.measured_states import ENCODED, StateOrigin
 from barograph.journal.merge.role_merger import MergedStep, RoleMerger
 from barograph.journal.read.series import Series, joined
 
 if TYPE_CHECKING:
-    from barograph.journal.merge.name_groups import NameGroup
+    from barograph.journal.merge.measurements import NameGroup
     from barograph.journal.read.attempt import Attempt
 
 
@@ -131,7 +131,7 @@ class MeasuredColumns:
         if measured.version == self._version or not self._steps:
             return
         self._version = measured.version
-        from barograph.journal.merge.name_groups import name_groups, ordered_names
+        from barograph.journal.merge.measurements import name_groups, ordered_names
 
         states = measured.names()
         found = name_groups(states, self._vocabulary, measured.alike())
@@ -190,14 +190,10 @@ class MergedRole:
     def __init__(self, vocabulary: str) -> None:
         self.is_current = False
         self._merger = RoleMerger(vocabulary)
+        self.reductions, self.coverage = self._merger.reductions, self._merger.coverage
         self._measured = MeasuredColumns(self._merger, vocabulary)
         self._writer: Writer | None = None
         self._reports: dict[int, MergedStep] = {}  # by step, of those with any
-
-    @property
-    def reductions(self) -> Reductions:
-        """The reductions of the ranks' rows."""
-        return self._merger.reductions
 
     @property
     def unread(self) -> Mapping[str, int]:
@@ -236,16 +232,16 @@ class MergedRole:
             for record in shared.records:
                 merger.add_record(attempt.writer, record, shared.segment)
             for layout, table, start in shared.sparse_states:
-                merger.add_sparse_states(attempt.writer, shared.segment, layout, table, start)
+                merger.add_states(StateOrigin(attempt.writer, shared.segment, layout, ENCODED), table, start)
             for layout, table, start in shared.states:
-                merger.add_states(attempt.writer, shared.segment, layout, table, start)
+                merger.add_states(StateOrigin(attempt.writer, shared.segment, layout, table.width), table, start)
         merger.coverage.set_progress(attempt.writer, _progress(attempt))
 
     def _add_counting_ranks(self, attempts: Iterable[Attempt]) -> None:
         counted = self.reductions.counted()
         for attempt in attempts if counted else ():
             if not counted.isdisjoint(attempt.names()):
-                self._merger.coverage.add_contributor(attempt.writer.rank, COUNTED)
+                self.coverage.add_contributor(attempt.writer.rank, COUNTED)
 
     @property
     def is_empty(self) -> bool:
@@ -264,12 +260,8 @@ class MergedRole:
 
     def has_all_counts(self, step: int) -> bool:
         """Return whether no rank's part of the counts of a step can be missing."""
-        complete = self._merger.coverage.complete_until()
+        complete = self.coverage.complete_until()
         return complete is not None and step <= complete
-
-    def may_lack_counts_since(self) -> int | None:
-        """Return a step before which no rank's part of the counts is missing; None if there is none."""
-        return self._merger.coverage.may_lack_since(COUNTED)
 
     def replaced(self, series: Series) -> Series:
         """Return a series with the merged values where a step has them, and without the steps that lack a rank."""
@@ -306,7 +298,7 @@ class MergedRole:
             lambda step: float(total.times[_place(total, step)]),
             self._merger.limit,
         )
-        missing = self._merger.coverage.missing(found)
+        missing = self.coverage.missing(found)
         return [
             MissingRank(role, rank, step, COUNTED[0], reason, found.time(step))
             for step, shares in sorted(missing.items())

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from barograph.base.arrays import Floats
 from barograph.base.files.compression import Budget
 from barograph.base.model import Writer
-from barograph.journal.format import decoding
+from barograph.journal.format import fields
 from barograph.journal.format.fields import OPEN_STEP
 from barograph.journal.format.frames import Kind
 from barograph.journal.merge.coverage import COUNTED, MEASURED, Contributions, Coverage, Missing, Share
-from barograph.journal.merge.measured_states import Arranged, MeasuredStates
+from barograph.journal.merge.measured_states import ENCODED, Arranged, MeasuredStates, StateOrigin
 from barograph.journal.merge.ranks import Reductions, Totals
 from barograph.journal.segments.contents import Record, RowTable
 
@@ -94,7 +92,7 @@ class RoleMerger:
         self._steps: dict[int, _Step] = {}
         self._known: set[int] = set()  # steps with contributions
         self._ordered: list[int] = []  # the same in ascending order
-        self._merged: dict[int, _Merged] = {}
+        self._merged: defaultdict[int, _Merged] = defaultdict(_Merged)
         self._changed: set[int] = set()
         self._oldest = OPEN_STEP  # contributions to earlier steps are ignored
         self._limits: dict[Writer, int] = {}  # the step from which on a writer is superseded
@@ -112,10 +110,6 @@ class RoleMerger:
     def __contains__(self, step: int) -> bool:
         return step in self._known
 
-    def steps(self) -> list[int]:
-        """Return the steps that have contributions, in ascending order."""
-        return self._ordered
-
     @property
     def unread(self) -> Counter[str]:
         """The reasons why contributions could not be merged, with their numbers."""
@@ -132,7 +126,7 @@ class RoleMerger:
 
     def time(self, step: int) -> float:
         """Return the time of the last contribution to a step that counts."""
-        known = self._merged_of(step)
+        known = self._merged[step]
         if known.time is None:
             others = self._steps[step].times.items() if step in self._steps else ()
             times = [time for writer, time in others if self.counts(writer, step)]
@@ -160,17 +154,18 @@ class RoleMerger:
         """
         try:
             if record.kind == Kind.SPARSE_STATE:
-                return self._add_sparse_state(writer, record.payload, segment)
+                layout, step, time = fields.sparse_state_head(record.payload)
+                return step if self.add_state(writer, step, time, layout, record.payload, segment) else None
             if record.kind == Kind.LAYOUT:
                 if record.payload not in self._layout_payloads:  # every rank writes the same
-                    self._add_layout(decoding.decode(record.kind, record.payload))
+                    self._add_layout(fields.decode(record.kind, record.payload))
                     self._layout_payloads.add(record.payload)
             elif record.kind == Kind.EVENT:
-                self.add_event(writer, decoding.decode(record.kind, record.payload))
+                self.add_event(writer, fields.decode(record.kind, record.payload))
             elif record.kind == Kind.GATHERED:
                 from barograph.journal.merge.rollouts import RolloutState
 
-                state = RolloutState.parse(writer.rank, *decoding.decode(record.kind, record.payload))
+                state = RolloutState.parse(writer.rank, *fields.decode(record.kind, record.payload))
                 if state.step >= self._oldest:
                     share = state.kind, state.taskset
                     found = self._step(writer, state.step, state.time)
@@ -183,38 +178,22 @@ class RoleMerger:
         return None
 
     def add_state(
-        self, writer: Writer, step: int, time: float, layout: int, vector: NDArray[np.float64], segment: int = 0
+        self, writer: Writer, step: int, time: float, layout: int, state: Floats | bytes, segment: int = 0
     ) -> bool:
-        """Add a measured state; return False if its step is too old."""
+        """Add a measured state: a vector, or the payload of a sparse one; return False if its step is too old."""
         if step < self._oldest:
             return False
-        self._note_states(writer, [step])
-        self.measured.add_vector(writer, segment, layout, step, time, vector)
+        origin = StateOrigin(writer, segment, layout, ENCODED if isinstance(state, bytes) else len(state))
+        self._note_states(origin, [step])
+        self.measured.add_state(origin, step, time, state)
         return True
 
-    def add_states(self, writer: Writer, segment: int, layout: int, table: RowTable, first: int) -> None:
+    def add_states(self, origin: StateOrigin, table: RowTable, first: int) -> None:
         """Add the measured states of a table from a row on."""
         for chunk in table.since(first):
-            steps = chunk.steps
-            self._note_states(writer, steps.tolist())
-            self.measured.add_rows(writer, segment, layout, (table, table.width), first, steps, chunk.times)
+            self._note_states(origin, chunk.steps.tolist())
+            self.measured.add_rows(origin, table, first, chunk)
             first += len(chunk)
-
-    def add_sparse_states(self, writer: Writer, segment: int, layout: int, table: RowTable, first: int) -> None:
-        """Add the encoded states of a table from a row on."""
-        for chunk in table.since(first):
-            steps = chunk.steps
-            self._note_steps(steps.tolist())
-            self.measured.add_encoded(writer, segment, layout, table, first, steps)
-            first += len(chunk)
-
-    def _add_sparse_state(self, writer: Writer, payload: bytes, segment: int) -> int | None:
-        layout, step, _ = decoding.sparse_state_head(payload)
-        if step < self._oldest:
-            return None
-        self._note_steps([step])
-        self.measured.add_payload(writer, segment, layout, step, payload)
-        return step
 
     def add_values(self, writer: Writer, step: int, time: float, values: Mapping[str, float]) -> bool:
         """Add those values of a row that are reduced over ranks; return False if there are none or it is too old."""
@@ -295,31 +274,21 @@ class RoleMerger:
 
     def add_event(self, writer: Writer, event: Mapping[str, Any]) -> None:
         """Add an event that tells what ranks share or count."""
-        match event.get("event"):
-            case "alone":
-                self.coverage.add_alone(writer, (event["kind"], event["taskset"]))
-            case "shared":
-                self.coverage.add_shared(
-                    writer, event["kind"] == MEASURED[0], event["since"] if event["dropped"] else None
-                )
-            case "open_report":
-                self.coverage.add_open(writer, event["step"], (event["kind"], event["taskset"]))
-            case "gather_failed":
-                self.coverage.add_failed_exchange(writer, event["step"])
-            case "counts":
-                self.reductions.declare(event["names"], event["how"])
-                self._reduced_names.clear()
+        self.coverage.add_event(writer, event)
+        if event.get("event") == "counts":
+            self.reductions.declare(event["names"], event["how"])
+            self._reduced_names.clear()
 
     def measured_share(self, step: int) -> MeasuredShare:
         """Return the measured states of a step, and whether they are the whole; they are not merged yet."""
-        known = self._merged_of(step)
+        known = self._merged[step]
         if known.measured is None:
             known.measured = self._measured_share(step, known) if step in self.measured else MeasuredShare()
         return known.measured
 
     def report_values(self, step: int) -> MergedStep:
         """Return the values of a step's rollouts and evaluations."""
-        known = self._merged_of(step)
+        known = self._merged[step]
         if known.reports is None:
             found = self._steps.get(step)
             known.reports = NOTHING if found is None else self._report_values(step, found, known)
@@ -328,7 +297,7 @@ class RoleMerger:
     def _step_values(self, step: int) -> MergedStep:
         if step not in self:
             return NOTHING
-        known = self._merged_of(step)
+        known = self._merged[step]
         if known.values is None:
             measured, (values, withheld) = self.measured_share(step), self.report_values(step)
             withheld |= measured.withheld
@@ -372,7 +341,8 @@ class RoleMerger:
         merged: dict[str, float] = {}
         withheld: set[str] = set()
         for share, reports in sorted(found.reports.items()):
-            counted = sorted((one for one in reports if self.counts(one.writer, step)), key=_order)
+            counted = [one for one in reports if self.counts(one.writer, step)]
+            counted.sort(key=lambda one: (one.writer, one.segment))
             sources = {(one.writer.rank, one.segment) for one in counted}
             if not counted or (share not in missing and _is_alone(sources, self._first_rank)):
                 continue
@@ -440,9 +410,10 @@ class RoleMerger:
             self.measured.layouts[id] = described
             self._merge_again(set(self._with_problems))
 
-    def _note_states(self, writer: Writer, steps: list[int]) -> None:
-        self.add_rank(writer.rank)
-        self.coverage.add_contributor(writer.rank, MEASURED)
+    def _note_states(self, origin: StateOrigin, steps: list[int]) -> None:
+        if origin.width != ENCODED:  # a sparse state is followed by another one of its step
+            self.add_rank(origin.writer.rank)
+            self.coverage.add_contributor(origin.writer.rank, MEASURED)
         self._note_steps(steps)
 
     def _step(self, writer: Writer, step: int, time: float) -> _Step:
@@ -462,12 +433,6 @@ class RoleMerger:
                 self._ordered.insert(bisect_left(self._ordered, step), step)
         self._known |= changed
         self._merge_again(changed)
-
-    def _merged_of(self, step: int) -> _Merged:
-        found = self._merged.get(step)
-        if found is None:
-            found = self._merged[step] = _Merged()
-        return found
 
     def _merge_again(self, steps: Iterable[int]) -> None:
         changed = set(steps)
@@ -495,10 +460,6 @@ class _Parts(NamedTuple):
 def _is_alone(sources: Set[tuple[int, int]], first: int | None) -> bool:
     """Return whether the rows of a role's first rank have the values already: it alone contributed, in one process."""
     return len(sources) == 1 and next(iter(sources))[0] == first
-
-
-def _order(report: _Report) -> tuple[Writer, int]:
-    return report.writer, report.segment
 
 
 def _count(unread: Counter[str], reason: str) -> None:

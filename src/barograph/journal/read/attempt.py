@@ -13,13 +13,12 @@ from barograph.base.arrays import Floats, Ints
 from barograph.base.model import Damage, Status, Writer
 from barograph.journal.format.folder import SegmentFile
 from barograph.journal.format.frames import Kind
-from barograph.journal.read.resolved_rows import GrowingArray, ResolvedRows
 from barograph.journal.read.series import Series
 from barograph.journal.read.spans import AttemptSpans, SpanPart, Texts
 from barograph.journal.read.status import End, SignsOfLife, end_of, process_of, status_of
 from barograph.journal.segments.contents import Record, RowTable, SampleFrame
 from barograph.journal.segments.reader import SegmentReader, decoded, events
-from barograph.journal.segments.steps import AttemptSteps
+from barograph.journal.segments.steps import AttemptSteps, GrowingArray, ResolvedRows
 
 SHARED_KINDS = (Kind.LAYOUT, Kind.GATHERED)
 EVENT_BEGIN = bytes((Kind.EVENT,)) + b'{"event":"'
@@ -227,7 +226,7 @@ class Attempt:
         return found
 
     def _last_row(self) -> float | None:
-        span = self.span()
+        span = self.steps.row_span()
         return span[1] if span else None
 
     def new_shared(self) -> Iterator[Shared]:
@@ -275,14 +274,6 @@ class Attempt:
                 if rows.ascending and rows.is_settled:
                     found[name] = TableColumn(rows, segment.reader.tables[schema], number)
         return found
-
-    def last_step(self) -> int | None:
-        """Return the highest step so far."""
-        return self.steps.last_step()
-
-    def span(self) -> tuple[float, float] | None:
-        """Return the times of the first and of the last row."""
-        return self.steps.row_span()
 
     def _index_names(self) -> None:
         """Find the columns of each name again if there are new tables, or names of tables that had none."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from barograph.base.model import Row, Writer
 from barograph.journal.format.folder import SegmentFile, segments
-from barograph.journal.read.glance import segment_status
 from barograph.journal.read.segment_follower import START, AttemptContext, Cursor, FollowedRow, SegmentFollower
+from barograph.journal.read.status import segment_status
 from barograph.journal.segments.steps import process_has_passed, superseded_from
 
 PATIENCE_SECONDS = 30.0  # for processes that are behind, or dead

@@ -5,7 +5,6 @@ with what it has of each segment.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import struct
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,10 +22,10 @@ from barograph.base.model import Sample, total_reward
 from barograph.journal.format.folder import SegmentFile
 from barograph.journal.format.frames import SAMPLE_HEAD, parse_samples
 from barograph.journal.format.samples import decode, encode
-from barograph.journal.samples.columns import MAX_COLUMNS, MAX_NAME_BYTES, Kind, columns_of, kind_of
+from barograph.journal.samples.query import MAX_COLUMNS, MAX_NAME_BYTES, Kind, columns_of, kind_of
 from barograph.journal.samples.transcript import to_bytes, turns_of
 from barograph.journal.segments.contents import SampleFrame
-from barograph.journal.segments.framing import HEAD, read_payload
+from barograph.journal.segments.framing import frame_head, read_payload
 
 Rows = NDArray[np.void]
 
@@ -282,11 +281,6 @@ class StoredBlock(NamedTuple):
     first: int = 0  # number of its first sample in the segment
 
 
-def frame_head(fd: int, offset: int) -> str:
-    """Return the head of a frame: its checksum differs for frames of different processes."""
-    return os.pread(fd, HEAD, offset).hex()
-
-
 def segment_states(db: sqlite3.Connection) -> dict[str, SegmentState]:
     """Return what the index has of each segment."""
     rows = db.execute("SELECT name, state FROM segments")
@@ -331,7 +325,7 @@ class BlockWriter:
         state = self.state
         state.blocks, state.damage = self._number + 1, list(dict.fromkeys(state.damage))[:MAX_DAMAGE]
         # One byte beyond its start is enough: the next frame begins later, and the length need not be known.
-        state.done, state.last_offset, state.last = last.offset + 1, last.offset, frame_head(fd, last.offset)
+        state.done, state.last_offset, state.last = last.offset + 1, last.offset, frame_head(fd, last.offset).hex()
         blob = sealed(json.dumps(astuple(state)).encode(), f"segment {self._name}")
         self._db.execute("INSERT OR REPLACE INTO segments VALUES (?, ?)", (self._name, blob))
 

@@ -26,10 +26,11 @@ from barograph.journal.format.folder import INDEX_FOLDER, SegmentFile
 from barograph.journal.format.frames import SEGMENT_HEAD
 from barograph.journal.format.samples import MAX_SAMPLE_BYTES
 from barograph.journal.samples import search
-from barograph.journal.samples.blocks import BlockWriter, SegmentState, add_frame, damage, frame_head, segment_states
+from barograph.journal.samples.blocks import BlockWriter, SegmentState, add_frame, damage, segment_states
 from barograph.journal.samples.query import Census, FoundSamples, Query, TooSlowError
 from barograph.journal.samples.search import Limits
 from barograph.journal.segments.contents import SampleFrame
+from barograph.journal.segments.framing import frame_head
 
 T = TypeVar("T")
 Source = Callable[[], Iterable[tuple[SegmentFile, list[SampleFrame]]]]
@@ -173,7 +174,7 @@ class SampleIndex:
             if not frames and name not in known:
                 continue
             with open(segment.path, "rb") as file:
-                state = known.pop(name, None) or SegmentState(frame_head(file.fileno(), SEGMENT_HEAD.size))
+                state = known.pop(name, None) or SegmentState(frame_head(file.fileno(), SEGMENT_HEAD.size).hex())
                 _check_same(name, state, file.fileno())
             found.append(NewFrames(segment, state, [frame for frame in frames if frame.offset >= state.done]))
         gone = [name for name in known if not (self._folder / name).exists()]  # others may be newer than our source
@@ -184,8 +185,8 @@ class SampleIndex:
 
 def _check_same(name: str, state: SegmentState, fd: int) -> None:
     """Raise ``Stale`` if a segment is not the one that the index was made from."""
-    same = state.done <= os.fstat(fd).st_size and state.first == frame_head(fd, SEGMENT_HEAD.size)
-    if not same or (state.last and state.last != frame_head(fd, state.last_offset)):
+    same = state.done <= os.fstat(fd).st_size and state.first == frame_head(fd, SEGMENT_HEAD.size).hex()
+    if not same or (state.last and state.last != frame_head(fd, state.last_offset).hex()):
         raise Stale(f"{name} was replaced")
 
 

@@ -25,8 +25,15 @@ from barograph.journal.samples.blocks import (
     sample_of,
     stored_blocks,
 )
-from barograph.journal.samples.columns import ColumnSummary, Kind
-from barograph.journal.samples.query import Census, FoundSamples, Query, SampleStepCounts, TextFilter
+from barograph.journal.samples.query import (
+    Census,
+    ColumnSummary,
+    FoundSamples,
+    Kind,
+    Query,
+    SampleStepCounts,
+    TextFilter,
+)
 
 
 class StepCounter:

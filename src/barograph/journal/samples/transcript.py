@@ -83,12 +83,6 @@ def tool_calls(turns: Iterable[Turn]) -> int:
     return sum(part.kind == "tool_call" for turn in turns if turn.role not in NO_MODEL for part in turn.parts)
 
 
-def searched_texts(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the texts of messages that a search looks at."""
-    for turn in turns_of(Sample(messages=tuple(messages))):
-        yield from (part.text for part in turn.parts if part.text)
-
-
 def _text_turns(text: str, role: str) -> Iterator[Turn]:
     """Yield the turns of a text: one, or those that a chat template has joined."""
     marks = list(ROLE.finditer(text))

@@ -41,38 +41,30 @@ class Rows(Protocol):
     @property
     def offsets(self) -> Ints:
         """The places in the segment."""
-        ...
 
     @property
     def steps(self) -> Ints:
         """The steps, as written."""
-        ...
 
     @property
     def times(self) -> Floats:
         """The times."""
-        ...
 
     @property
     def values(self) -> Floats:
         """All columns: rows × width."""
-        ...
 
     def column(self, number: int) -> Floats:
         """Return one column."""
-        ...
 
     def pick(self, rows: Ints, columns: Ints) -> Floats:
         """Return the values of some rows in some columns."""
-        ...
 
     def joined_payloads(self, rows: Ints) -> tuple[bytes, Ints]:
         """Return the payloads of some sparse states, one behind the other, and their lengths."""
-        ...
 
     def slice(self, start: int, stop: int) -> Rows:
         """Return the rows from ``start`` up to ``stop``."""
-        ...
 
 
 @dataclass(slots=True)
@@ -132,7 +124,7 @@ def split_payloads(payloads: bytes, lengths: Ints) -> list[bytes]:
     return [payloads[start:end] for start, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True)]
 
 
-def united_heads(chunks: Sequence[RowChunk]) -> tuple[Ints, Ints, Floats]:
+def united_heads(chunks: Sequence[Rows]) -> tuple[Ints, Ints, Floats]:
     """Return offsets, steps and times of the rows of some chunks, at least one."""
     return (
         np.concatenate([one.offsets for one in chunks]),
@@ -184,21 +176,6 @@ class RowTable:
                 yield chunk.slice(count, len(chunk))
             count -= len(chunk)
 
-    @property
-    def offsets(self) -> Ints:
-        """The offsets over all chunks."""
-        return np.concatenate([chunk.offsets for chunk in self.chunks])
-
-    @property
-    def steps(self) -> Ints:
-        """The steps over all chunks, as written."""
-        return np.concatenate([chunk.steps for chunk in self.chunks])
-
-    @property
-    def times(self) -> Floats:
-        """The times over all chunks."""
-        return np.concatenate([chunk.times for chunk in self.chunks])
-
     def column(self, number: int, start: int = 0) -> Floats:
         """Return one column over all chunks, from a row on."""
         last = self.chunks[-1] if self.chunks else None
@@ -212,10 +189,6 @@ class RowTable:
         """Return the values of some rows, in ascending order, in some columns."""
         found = [chunk.pick(within, columns) for chunk, within in self._chunks_of(rows)]
         return np.concatenate(found) if found else np.empty((0, len(columns)))
-
-    def payloads(self, rows: Ints) -> list[bytes]:
-        """Return the payloads of some sparse states, in ascending order."""
-        return split_payloads(*self.joined_payloads(rows))
 
     def joined_payloads(self, rows: Ints) -> tuple[bytes, Ints]:
         """Return the payloads of some sparse states, in ascending order, one behind the other, and their lengths."""
@@ -252,7 +225,6 @@ class RecordSource(Protocol):
 
     def read(self, kinds: frozenset[int] | None, start: int, stop: int) -> Iterator[Record]:
         """Yield the records from ``start`` up to ``stop`` that have one of some kinds; of any kind if that is None."""
-        ...
 
 
 @dataclass(slots=True)

@@ -35,9 +35,14 @@ FIRST_HEADS = 4  # that are looked at one by one
 FIRST_BLOCK, LAST_BLOCK = 4 << 10, 1 << 20  # bytes that are searched for further heads at once
 
 
+def frame_head(fd: int, offset: int) -> bytes:
+    """Return the head of a frame: its checksum differs for frames of different processes."""
+    return os.pread(fd, HEAD, offset)
+
+
 def read_payload(fd: int, offset: int) -> bytes:
     """Read the payload of one frame again; raise ValueError if it is not intact."""
-    head = os.pread(fd, HEAD, offset)
+    head = frame_head(fd, offset)
     if len(head) == HEAD:
         magic, length, crc = FRAME_HEAD.unpack(head)
         payload = os.pread(fd, length, offset + HEAD) if magic == FRAME_MAGIC and 0 < length <= MAX_FRAME else b""
@@ -204,10 +209,6 @@ class SegmentDamage:
     def __init__(self) -> None:
         self._skipped: list[Damage] = []
         self._unreadable: dict[tuple[str, str], Damage] = {}  # by kind and reason
-
-    def all(self) -> list[Damage]:
-        """Return the damage in the order of the file."""
-        return sorted(self.parts(), key=lambda one: one.start)
 
     def parts(self) -> list[Damage]:
         """Return the damage, so that it can be added to that of other bytes."""

@@ -20,11 +20,12 @@ import numpy as np
 from barograph.base.arrays import Floats, Ints
 from barograph.base.errors import JournalError
 from barograph.base.model import Damage
-from barograph.journal.format.decoding import waiting_frames
+from barograph.journal.format.fields import waiting_frames
+from barograph.journal.format.folder import FileState
 from barograph.journal.format.frames import FRAME_HEAD, ROW_HEAD, SEGMENT_HEAD, Kind
 from barograph.journal.segments.contents import Record, RowChunk, RowTable, SampleFrame, joined_payloads
-from barograph.journal.segments.framing import read_payload
-from barograph.journal.segments.reader import FileState, SegmentReader
+from barograph.journal.segments.framing import frame_head, read_payload
+from barograph.journal.segments.reader import SegmentReader
 from barograph.journal.segments.side_index import (
     CRC,
     FEW,
@@ -42,7 +43,6 @@ from barograph.journal.segments.side_index import (
     IndexDamageError,
     StalePartError,
     block_crc,
-    frame_head,
     index_path,
     read_summary,
     remove_parts,
@@ -419,7 +419,7 @@ class IndexedReader(SegmentReader):
         part.release()
         self._checked = 0
         self._stored_to, self._stored_commits, self._stored_samples = self.offset, len(self.steps), len(self.samples)
-        self._new_schemas = {}  # the names of the known ones stay: they are not stored again
+        self.new_schemas = {}  # the names of the known ones stay: they are not stored again
 
     def _after_read(self, whole: bool, state: FileState) -> None:
         """Write a part if enough was read since the last one."""
@@ -477,7 +477,7 @@ def contents_of(reader: SegmentReader, commits: int = 0, samples: int = 0) -> Co
             np.array(steps.steps[commits:], np.int64),
             np.array(steps.times[commits:], np.float64),
         ),
-        reader.new_schemas(),
+        reader.new_schemas,
         reader.new_damage(),
         reader.heartbeats,
     )

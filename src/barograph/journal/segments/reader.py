@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -19,19 +19,10 @@ from numpy.typing import NDArray
 from barograph.base.arrays import Floats, Ints
 from barograph.base.errors import JournalError
 from barograph.base.model import Damage
-from barograph.journal.format import decoding, frames
-from barograph.journal.format.decoding import HEARTBEAT, waiting_frames
-from barograph.journal.format.fields import MAX_TIME, OPEN_STEP, DecodingError
-from barograph.journal.format.frames import (
-    COMMIT_BODY,
-    FORMAT_VERSION,
-    FRAME_HEAD,
-    FRAME_MAGIC,
-    MAX_FRAME,
-    ROW_HEAD,
-    SEGMENT_HEAD,
-    Kind,
-)
+from barograph.journal.format import fields, frames
+from barograph.journal.format.fields import HEARTBEAT, MAX_TIME, OPEN_STEP, DecodingError, waiting_frames
+from barograph.journal.format.folder import FileState
+from barograph.journal.format.frames import FRAME_HEAD, FRAME_MAGIC, MAX_FRAME, ROW_HEAD, Kind
 from barograph.journal.segments.contents import (
     Heartbeats,
     Record,
@@ -68,13 +59,6 @@ SMALL_FRAME = 512  # bytes; heads of frames up to this size are always checked
 WASTE_FACTOR, WASTE_BYTES = 4, 16 << 20  # limit of the bytes whose checksum was wrong: 16 MiB and 4 times those read
 
 
-class FileState(NamedTuple):
-    """Size of a file, and the time of its last change in nanoseconds."""
-
-    size: int
-    changed: int
-
-
 class SegmentReader:
     """Reader of one segment. ``poll`` reads the new frames; everything read so far is in the attributes.
 
@@ -97,7 +81,7 @@ class SegmentReader:
         self._damage = SegmentDamage()
         self._known_schemas: set[int] = set()  # that the segment has
         self._read_schemas: set[int] = set()  # hashes of their payloads
-        self._new_schemas: dict[int, tuple[str, ...]] = {}
+        self.new_schemas: dict[int, tuple[str, ...]] = {}  # that were first seen among the frames in memory
         self._last_frame = 0  # the offset of the last intact frame
         self._checked = 0  # records in memory that were decoded to know the damage
         self._at_end: tuple[int, FileState] | None = None  # offset and file when nothing more could be read
@@ -114,15 +98,11 @@ class SegmentReader:
         found = SegmentDamage()
         found.add(self._damage_before.parts())
         found.add(self._damage.parts())
-        return found.all()
+        return sorted(found.parts(), key=lambda one: one.start)
 
     def new_damage(self) -> list[Damage]:
         """Return what could not be read of the frames in memory."""
         return self._damage.parts()
-
-    def new_schemas(self) -> dict[int, tuple[str, ...]]:
-        """Return the schemas that were first seen among the frames in memory."""
-        return self._new_schemas
 
     def poll(self, max_bytes: int | None = None) -> bool:
         """Read the frames since the last call, or about ``max_bytes`` of them; return whether there were any."""
@@ -132,7 +112,7 @@ class SegmentReader:
         except FileNotFoundError:
             return False
         try:
-            state = _file_state(fd)
+            state = FileState.of(os.fstat(fd))
             if self._at_end == (self.offset, state) or (self.offset == 0 and not self._read_head(fd)):
                 return False
             want = CHUNK
@@ -222,18 +202,18 @@ class SegmentReader:
                 self._damage.add_unreadable(kind, offsets[number], len(payload), problem)
 
     def _read_head(self, fd: int) -> bool:
-        head = os.pread(fd, SEGMENT_HEAD.size, 0)
+        head = os.pread(fd, frames.SEGMENT_HEAD.size, 0)
         version = frames.parse_segment_head(head)
         if version is None:
-            if len(head) < SEGMENT_HEAD.size:  # the writer has just created the file
+            if len(head) < frames.SEGMENT_HEAD.size:  # the writer has just created the file
                 return False
-            self._damage_before.skip(Damage(0, SEGMENT_HEAD.size, "the segment's header is damaged"))
-        elif version > FORMAT_VERSION:
+            self._damage_before.skip(Damage(0, frames.SEGMENT_HEAD.size, "the segment's header is damaged"))
+        elif version > frames.FORMAT_VERSION:
             raise JournalError(
-                f"{self.path} has journal format {version}, this barograph reads up to {FORMAT_VERSION}: "
+                f"{self.path} has journal format {version}, this barograph reads up to {frames.FORMAT_VERSION}: "
                 "pip install --upgrade barograph"
             )
-        self.offset = SEGMENT_HEAD.size
+        self.offset = frames.SEGMENT_HEAD.size
         return True
 
     def _parse(self, data: bytes, whole: bool) -> int:
@@ -291,7 +271,7 @@ class SegmentReader:
         kinds, sizes = batch.kinds, batch.sizes
         is_row = ((kinds == Kind.ROW) | (kinds == Kind.STATE)) & (sizes >= ROW_HEAD.size)
         is_sparse = (kinds == Kind.SPARSE_STATE) & (sizes > ROW_HEAD.size)
-        is_commit = (kinds == Kind.COMMIT) & (sizes == COMMIT_BODY.size)
+        is_commit = (kinds == Kind.COMMIT) & (sizes == frames.COMMIT_BODY.size)
         self._add_commits(batch, np.flatnonzero(is_commit), base)
         self._add_rows(batch, np.flatnonzero(is_row), base)
         self._add_sparse_states(batch, np.flatnonzero(is_sparse), base)
@@ -306,7 +286,7 @@ class SegmentReader:
     def _add_other(self, kind: int, offset: int, payload: bytes) -> None:
         if kind == Kind.SCHEMA:
             if (copy := hash(payload)) not in self._read_schemas:  # writers repeat them
-                self._add_schema(*decoding.decode_schema(payload))
+                self._add_schema(*fields.decode_schema(payload))
                 self._read_schemas.add(copy)
         elif kind == Kind.SAMPLE:
             self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
@@ -320,7 +300,7 @@ class SegmentReader:
     def _add_schema(self, id: int, names: tuple[str, ...]) -> None:
         if id not in self._known_schemas:
             self._known_schemas.add(id)
-            self._new_schemas[id] = names
+            self.new_schemas[id] = names
             self.schemas.setdefault(id, names)
 
     def _add_commits(self, batch: PayloadBatch, numbers: Ints, base: int) -> None:
@@ -332,7 +312,7 @@ class SegmentReader:
         if not fine.all():
             bad = np.flatnonzero(~fine)
             reason = "its step or time is out of range"
-            self._damage.add_unreadable(Kind.COMMIT, int(offsets[bad[0]]), COMMIT_BODY.size, reason, len(bad))
+            self._damage.add_unreadable(Kind.COMMIT, int(offsets[bad[0]]), frames.COMMIT_BODY.size, reason, len(bad))
         if fine.any():
             self.steps.add_commits(offsets[fine], steps[fine], times[fine])
 
@@ -400,7 +380,7 @@ class SegmentReader:
 def _problem(kind: int, payload: bytes) -> str | None:
     """Return why a record cannot be decoded; None if it can."""
     try:
-        decoding.decode(kind, payload)
+        fields.decode(kind, payload)
     except DecodingError as problem:
         return str(problem)
     return None
@@ -444,11 +424,6 @@ def _by_table(heads: NDArray[Any], offsets: Ints, values: Floats) -> Iterator[tu
     yield from ((kind, key, ordered.slice(start, stop)) for kind, key, start, stop in tables)
 
 
-def _file_state(fd: int) -> FileState:
-    found = os.fstat(fd)
-    return FileState(found.st_size, found.st_mtime_ns)
-
-
 def sparse_records(tables: Mapping[int, RowTable], known: Mapping[int, int] | None = None) -> list[Record]:
     """Return the sparse states of some tables as records, without those of each layout that are known."""
     return [
@@ -465,7 +440,7 @@ def decoded(records: Iterable[Record], *kinds: Kind) -> Iterator[tuple[Record, A
     """Yield the records of some kinds with their contents, in order; skip those that cannot be decoded."""
     for record in of_kinds(records, kinds):
         try:
-            contents = decoding.decode(record.kind, record.payload)
+            contents = fields.decode(record.kind, record.payload)
         except DecodingError:  # ``check_records`` counts them
             continue
         yield record, contents

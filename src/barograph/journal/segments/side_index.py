@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 from barograph.base.arrays import Floats, Ints
 from barograph.base.model import Damage
 from barograph.journal.format.folder import INDEX_FOLDER
-from barograph.journal.format.frames import FRAME_HEAD, Kind
+from barograph.journal.format.frames import Kind
 from barograph.journal.segments.contents import Record, RecordColumns, RowChunk, united_heads
+from barograph.journal.segments.framing import frame_head
 from barograph.journal.segments.steps import RowSummary
 
 FOLDER = "segments"  # in the folder of a run's indexes
@@ -165,11 +166,6 @@ def _check_room(folder: Path) -> None:
     found = os.statvfs(folder)
     if found.f_bavail * found.f_frsize < MIN_FREE:
         raise OSError(errno.ENOSPC, "too little room for an index", str(folder))
-
-
-def frame_head(fd: int, place: int) -> bytes:
-    """Return the head of a frame, which has its checksum."""
-    return os.pread(fd, FRAME_HEAD.size, place)
 
 
 def _encode(origin: Mapping[str, Any], contents: Contents) -> list[bytes | memoryview]:

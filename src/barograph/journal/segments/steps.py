@@ -15,12 +15,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from barograph.base.arrays import Floats, Ints
 from barograph.journal.format.fields import MAX_STEP, OPEN_STEP
+from barograph.journal.segments.contents import RowTable, united_heads
 
 
 class RowSummary(NamedTuple):
@@ -65,18 +67,6 @@ class SegmentSteps:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def add_commit(self, offset: int, step: int, time: float) -> None:
-        """Add the segment's next commit."""
-        self.offsets.append(offset)
-        self.steps.append(step)
-        self.times.append(time)
-        self.open_until = None
-        self.highest = max(self.highest, step)
-        # A step that is committed again counts with its later time: ``process_has_passed`` asks for a commit since a
-        # restart.
-        if self.highest_commit is None or step >= self.highest_commit[0]:
-            self.highest_commit = step, time
-
     def add_commits(self, offsets: Ints, steps: Ints, times: Floats) -> None:
         """Add the segment's next commits, at least one."""
         for into, new in ((self.offsets, offsets), (self.steps, steps), (self.times, times)):
@@ -84,6 +74,8 @@ class SegmentSteps:
         self.open_until = None
         highest = int(steps.max())
         self.highest = max(self.highest, highest)
+        # A step that is committed again counts with its later time: ``process_has_passed`` asks for a commit since a
+        # restart.
         if self.highest_commit is None or highest >= self.highest_commit[0]:
             self.highest_commit = highest, float(times[np.flatnonzero(steps == highest)[-1]])
 
@@ -262,3 +254,128 @@ def superseded_from(first_steps: Sequence[int | None]) -> list[int | None]:
         limits.append(lowest)
         lowest = first if lowest is None else lowest if first is None else min(first, lowest)
     return limits[::-1]
+
+
+class GrowingArray:
+    """A one-dimensional array. When its room is full it is doubled, so that an entry is copied about once."""
+
+    __slots__ = ("_count", "_room")
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self._room: NDArray[Any] = np.empty(0, dtype)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def extend(self, values: NDArray[Any]) -> None:
+        """Append entries. Arrays that were returned before keep their contents."""
+        count = self._count + len(values)
+        if count > len(self._room):
+            # More than there is now: pages that are not written to take no memory.
+            room = np.empty(2 * count, self._room.dtype)
+            room[: self._count] = self.array
+            self._room = room
+        self._room[self._count : count] = values
+        self._count = count
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """The entries, which cannot be changed."""
+        found = self._room[: self._count]
+        found.flags.writeable = False
+        return found
+
+    def followed_by(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the entries and some more."""
+        return np.concatenate([self.array, values]) if len(values) else self.array
+
+
+class _Heads(NamedTuple):
+    """Offsets, steps and times of some rows."""
+
+    offsets: Ints
+    steps: Ints
+    times: Floats
+
+    def slice(self, start: int, stop: int | None = None) -> _Heads:
+        return _Heads._make(column[start:stop] for column in self)
+
+    def followed_by(self, other: _Heads) -> _Heads:
+        return _Heads._make(map(np.concatenate, zip(self, other, strict=True)))
+
+
+NO_ROWS = _Heads(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
+class ResolvedRows:
+    """Steps, times and offsets of a table's rows, with open steps filled in.
+
+    The step of a row is settled if the row names it, or if its segment has a commit behind the row. Those are kept;
+    the few rows behind the last commit are looked at again when there are new commits.
+    """
+
+    def __init__(self, index: int, table: RowTable) -> None:
+        self._index = index
+        self._table = table
+        self._offsets, self._steps = GrowingArray(np.int64), GrowingArray(np.int64)  # of settled rows
+        self._times = GrowingArray(np.float64)
+        self._last = OPEN_STEP  # step of the last one
+        self._settled_ascend = True
+        self._open = NO_ROWS  # as they were written
+        self._resolved = NO_ROWS  # the same rows with their steps
+        self._version: tuple[int, ...] | None = None
+        self.ascending = True  # every step once and in order: the columns can be used as they are
+
+    def __len__(self) -> int:
+        return len(self._steps) + len(self._resolved.steps)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the step of no row can change any more."""
+        return not len(self._open.steps)
+
+    @property
+    def steps(self) -> Ints:
+        """The steps."""
+        return self._steps.followed_by(self._resolved.steps)
+
+    @property
+    def times(self) -> Floats:
+        """The times."""
+        return self._times.followed_by(self._resolved.times)
+
+    @property
+    def offsets(self) -> Ints:
+        """The offsets."""
+        return self._offsets.followed_by(self._resolved.offsets)
+
+    def update(self, steps: AttemptSteps) -> None:
+        """Add the rows that were read since, and fill in the steps of open ones again if there are new commits."""
+        count = len(self._table)
+        # A commit gives open rows their step after they were read: the number of rows alone does not tell a change.
+        version = (count, *steps.version)
+        if version == self._version:
+            return
+        self._version = version
+        if count > len(self):
+            self._open = self._open.followed_by(_Heads(*united_heads(list(self._table.since(len(self))))))
+        if not len(self._open.steps):
+            return
+        settled = steps.settled(self._index, self._open.offsets, self._open.steps)
+        resolved = self._open._replace(steps=steps.resolve(self._index, *self._open))
+        self._settle(resolved.slice(0, settled))
+        self._open, self._resolved = self._open.slice(settled), resolved.slice(settled)
+        self.ascending = self._settled_ascend and _ascends(self._resolved.steps, self._last)
+
+    def _settle(self, rows: _Heads) -> None:
+        for column, values in zip((self._offsets, self._steps, self._times), rows, strict=True):
+            column.extend(values)
+        self._settled_ascend = self._settled_ascend and _ascends(rows.steps, self._last)
+        if len(rows.steps):
+            self._last = int(rows.steps[-1])
+
+
+def _ascends(steps: Ints, last: int) -> bool:
+    """Return whether steps ascend, from one behind the last one before them."""
+    return not len(steps) or (int(steps[0]) > last and bool((steps[1:] > steps[:-1]).all()))

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, overload
 
 from barograph.base.scalars import Rejection
-from barograph.journal.format.tokens import Alternatives, AlternativesOfTokens
+from barograph.journal.format.tokens import Alternatives, LazySequence
 
 CUT = "\ufffd"  # what a tokenizer returns for a part of a character
 
@@ -119,7 +119,7 @@ def read_top_logprobs(given: Any, count: int, decoder: TokenDecoder | None) -> G
     return GivenAlternatives([None] * (count - len(entries)) + list(entries), decoder)
 
 
-class GivenAlternatives(AlternativesOfTokens):
+class GivenAlternatives(LazySequence[Alternatives]):
     """The alternatives of each token, read when they are used; an entry that cannot be read is empty."""
 
     def __init__(self, entries: Sequence[Any], decoder: TokenDecoder | None) -> None:
