@@ -12,7 +12,7 @@ import pytest
 
 import barograph
 from barograph.journal import view as view_module
-from barograph.journal.format import fields as decoding
+from barograph.journal.format import fields
 from barograph.journal.merge.role_merger import RoleMerger
 from barograph.journal.read.attempt import Attempt
 from barograph.journal.segments.contents import RowTable
@@ -195,7 +195,7 @@ def test_names_of_many_ranks_ask_each_rank_a_few_times(tmp_path: Path, monkeypat
     for rank in range(1, 60):
         (source.path / f"trainer.{rank}.1.0.seg").write_bytes(content)
     asked = Calls(monkeypatch, Attempt, "names", lambda self: 1)
-    decoded = Calls(monkeypatch, decoding, "decode", lambda kind, payload: 1)
+    decoded = Calls(monkeypatch, fields, "decode", lambda kind, payload: 1)
     view = barograph.open(source.path)
     assert asked.since(view.names) <= 4 * 60
     assert not decoded.total  # of the events, none tells what ranks share

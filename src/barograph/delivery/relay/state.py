@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from barograph.base.formatting import counted, size
 from barograph.delivery.processes import take_lock
-from barograph.journal.format import fields as decoding
+from barograph.journal.format import fields
 from barograph.journal.format.fields import (
     DecodingError,
     Read,
@@ -141,7 +141,7 @@ def write_delivery_state(folder: Path, state: DeliveryState) -> None:
 
 def _read(path: Path, tracker: str) -> DeliveryState:
     try:
-        return _parse(FIELDS(decoding.parse_json(read_regular_file(path))))
+        return _parse(FIELDS(fields.parse_json(read_regular_file(path))))
     except (OSError, ValueError):
         return DeliveryState(tracker)
 
