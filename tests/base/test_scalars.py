@@ -16,8 +16,9 @@ from torch.overrides import TorchFunctionMode
 
 from barograph.base.model import Histogram
 from barograph.base.scalars import Deferred, Rejection, classify, histogram, to_float
+from kernels import CUDA, INTERPRETED, interpreted_kernels
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+needs_cuda = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
 
 
 class Level(enum.IntEnum):
@@ -249,6 +250,22 @@ def test_cuda_scalars_are_logged_without_a_synchronisation(tmp_path):
     view = barograph.open(run.path)
     assert view.series("loss").values.tolist() == view.series("half").values.tolist() == list(range(1, 20))
     run.finish()
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="on a device, the next test has this")
+@pytest.mark.parametrize("kind", ["float64", "float32", "float16", "bfloat16", "int64", "int16", "uint8", "bool"])
+def test_a_kernel_reads_scalars_at_their_addresses(kind: str, monkeypatch: pytest.MonkeyPatch):
+    """In double precision, and no more of them than there are."""
+    from barograph.base import scalars
+
+    interpreted_kernels(monkeypatch)
+    stored = (torch.arange(100) * 37 % 101).to(getattr(torch, kind))
+    for count in (1, 64):
+        given = list(stored[:count].unbind())
+        addresses = torch.tensor([tensor.data_ptr() for tensor in given])
+        results = torch.full((64,), -1.0, dtype=torch.float64)
+        scalars._gathering_kernel(given)(0, (1, 1, 1), None, (), lambda: (addresses, results, count))  # noqa: B023
+        assert results.tolist() == stored[:count].double().tolist() + [-1.0] * (64 - count)
 
 
 @needs_cuda

@@ -1,14 +1,11 @@
 """Batches on an accelerator: the same values as on the host, without waiting before the step ends.
 
-Without a CUDA device the plain torch operations run on CPU tensors. With ``TRITON_INTERPRET=1`` and Triton installed
-the kernels run on CPU tensors too.
+Without a CUDA device the plain torch operations run on CPU tensors, and so do the kernels, in Triton's interpreter.
 """
 
 import gc
 import math
-import os
 import re
-import warnings
 import weakref
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
@@ -23,15 +20,13 @@ from barograph.metrics.batch.arrays import TOKEN_FIELDS, VOCABULARY_FIELDS, Batc
 from barograph.metrics.batch.step import Measurement, measure
 from barograph.metrics.formulas import logits as logits_module
 from barograph.metrics.gpu import passes, results
+from kernels import CUDA, INTERPRETED, NEEDS_KERNELS, interpreted_kernels
 
-CUDA = torch.cuda.is_available()
-INTERPRETED = not CUDA and os.environ.get("TRITON_INTERPRET") == "1"
-NO_KERNELS = pytest.mark.skipif(not (CUDA or INTERPRETED), reason="needs a CUDA device or Triton's interpreter")
 FROM_LOGITS = (
     "log_probs", "old_log_probs", "entropy", "old_entropy", "exact_kl", "exact_ref_kl", "highest_logits",
     "lowest_logits",
 )  # fmt: skip
-PATHS = ["torch", pytest.param("kernel", marks=NO_KERNELS)]
+PATHS = ["torch", pytest.param("kernel", marks=NEEDS_KERNELS)]
 
 
 @pytest.fixture(params=PATHS)
@@ -48,27 +43,10 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     assert passes._broken == []
 
 
-def interpreted_kernels(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Return the kernels under Triton's interpreter, with the NaN rules of a GPU."""
-    from triton import language
-    from triton.runtime.interpreter import InterpreterBuilder as Builder
-    from triton.runtime.interpreter import TensorHandle
-
-    from barograph.metrics.formulas import logits_triton
-    from barograph.metrics.gpu import rows_triton
-
-    add = Builder.create_atomic_rmw  # takes masks of booleans only
-
-    def add_where(self, operation, pointer, value, mask, *more):
-        return add(self, operation, pointer, value, TensorHandle(mask.data.astype(bool), language.int1), *more)
-
-    monkeypatch.setattr(Builder, "create_atomic_rmw", add_where)
-    monkeypatch.setattr(logits_module, "_kernels", lambda *each: logits_triton if torch.is_tensor(each[0]) else None)
-    monkeypatch.setattr(Builder, "create_minnumf", lambda self, a, b: self.binary_op(a, b, np.fmin))
-    monkeypatch.setattr(Builder, "create_maxnumf", lambda self, a, b: self.binary_op(a, b, np.fmax))
-    for kind in (RuntimeWarning, DeprecationWarning):  # NumPy's, about NaN and about Triton's own code
-        warnings.simplefilter("ignore", kind)
-    return rows_triton
+@pytest.fixture
+def is_slow(request: pytest.FixtureRequest) -> bool:
+    """Return whether the kernels of this test run in the interpreter, which takes long for many blocks of tokens."""
+    return INTERPRETED and request.node.callspec.params["place"] == "kernel"
 
 
 def tensors(data: dict, place: str, dtype: torch.dtype = torch.float32) -> tuple[Batch, Batch]:
@@ -100,8 +78,12 @@ def assert_same(got: dict, expected: dict, rtol: float = 2e-5, atol: float = 2e-
 @pytest.mark.parametrize(
     ("rows", "width", "token_keep"), [(12, 9, False), (7, 40, True), (1, 1, False), (6, 3000, True)]
 )
-def test_device_and_host_agree_for_every_metric(place: str, loss: str, rows: int, width: int, token_keep: bool):
+def test_device_and_host_agree_for_every_metric(
+    place: str, is_slow: bool, loss: str, rows: int, width: int, token_keep: bool
+):
     """All parts, all reductions, ragged masks with holes, sequences longer than a block."""
+    if is_slow and loss != LOSSES[0] and rows != 7:
+        pytest.skip("the interpreter takes long")
     there, here = tensors(make(rows, width, rows + width, token_keep), place)
     options = {**OPTIONS, "loss": loss}
     assert_same(measure(there, **options), measure(here, **options))
@@ -150,9 +132,9 @@ def test_quantiles_of_short_sequences_are_those_of_all_tokens(place: str, form: 
 
 
 @pytest.mark.parametrize(("rows", "width"), [(64, 500), (200, 3000)])
-def test_quantiles_of_long_sequences_have_the_stated_error(place: str, rows: int, width: int):
+def test_quantiles_of_long_sequences_have_the_stated_error(place: str, is_slow: bool, rows: int, width: int):
     """With 64 tokens of each sequence, the share of all tokens below a quantile is off by four deviations at most."""
-    if INTERPRETED and rows > 64:
+    if is_slow and rows > 64:
         pytest.skip("the interpreter takes long")
     random = np.random.default_rng(rows)
     lengths = random.integers(65, width, rows)
@@ -341,10 +323,10 @@ def test_groups_of_different_micro_batches_are_different_groups(place: str):
 
 
 @pytest.mark.parametrize("value", [0.1, 1.0 / 3.0, "random"])
-def test_sums_of_long_sequences_stay_right_in_single_precision(place: str, value: float | str):
+def test_sums_of_long_sequences_stay_right_in_single_precision(place: str, is_slow: bool, value: float | str):
     """Means over a quarter of a million tokens of one sign are right to one in a million."""
-    random = np.random.default_rng(0)
-    whole = np.full((8, 32768), value) if isinstance(value, float) else random.random((8, 32768))
+    shape = (1 if is_slow else 8, 32768)
+    whole = np.full(shape, value) if isinstance(value, float) else np.random.default_rng(0).random(shape)
     data = {
         "response_mask": np.ones(whole.shape, bool),
         "old_log_probs": -whole,
@@ -359,9 +341,9 @@ def test_sums_of_long_sequences_stay_right_in_single_precision(place: str, value
 
 @pytest.mark.parametrize("width", [2600, 2601])
 @pytest.mark.parametrize(("kind", "one"), [(torch.bool, 1), (torch.uint8, 1), (torch.uint8, 255), (torch.int64, 1)])
-def test_masks_of_every_form(place: str, width: int, kind: torch.dtype, one: int):
+def test_masks_of_every_form(place: str, is_slow: bool, width: int, kind: torch.dtype, one: int):
     """Responses that are whole blocks, begin or end within one, have gaps or are padded with NaN: the same numbers."""
-    if INTERPRETED and (width == 2601) != (kind == torch.bool):
+    if is_slow and (width == 2601) != (kind == torch.bool):
         pytest.skip("the interpreter takes long")
     data = make(8, width, 16)
     mask = np.zeros((8, width), bool)
@@ -387,19 +369,19 @@ def test_empty_batches_and_masks(place: str):
         assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
 
 
-def test_a_step_of_64_micro_batches_fetches_once(place: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_step_of_many_micro_batches_fetches_once(place: str, is_slow: bool, monkeypatch: pytest.MonkeyPatch):
     """Nothing is copied to the host before the step is finished, and then everything at once."""
-    if INTERPRETED:
-        pytest.skip("the interpreter reads tensors on the host")
-    there, here = tensors(make(64, 12, 11), place)
+    number = 8 if is_slow else 64
+    there, here = tensors(make(number, 12, 11), place)
     fetches = []
     fetch = passes.fetch
     monkeypatch.setattr(passes, "fetch", lambda pieces, *more: fetches.append(len(pieces)) or fetch(pieces, *more))
     measurement = Measurement()
+    reading = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__")
     with monkeypatch.context() as forbidden:
-        for name in ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__"):
+        for name in () if is_slow else reading:  # the interpreter reads tensors itself
             forbidden.setattr(torch.Tensor, name, _refuse(name))
-        for n in range(64):
+        for n in range(number):
             measurement.add(there.take(slice(n, n + 1)), ("policy", "value"))
         assert fetches == []
     assert_same(measurement.finish("roll"), _parts(here))
@@ -448,7 +430,7 @@ def test_torch_measures_where_the_kernels_fail(monkeypatch: pytest.MonkeyPatch, 
     assert capsys.readouterr().err.count("measuring with torch instead: no C compiler") == 1
 
 
-@NO_KERNELS
+@NEEDS_KERNELS
 def test_the_host_reduces_where_the_kernel_for_that_fails(monkeypatch: pytest.MonkeyPatch, capsys):
     """The results of the sequences are there, so nothing is lost."""
     from barograph.metrics.gpu import rows_triton
@@ -467,8 +449,6 @@ def test_the_host_reduces_where_the_kernel_for_that_fails(monkeypatch: pytest.Mo
 
 def test_tensors_are_freed_before_the_step_ends(place: str):
     """A micro-batch, its logits and its graph are freed as soon as it is measured."""
-    if INTERPRETED:
-        pytest.skip("the interpreter has references to tensors")
     there, _ = tensors(make(4, 6, 13), place)
     logits = torch.randn(4, 6, 20, device=place, requires_grad=True) * 2
     batch = Batch(**{**{n: getattr(there, n) for n in there.given}, "logits": logits})

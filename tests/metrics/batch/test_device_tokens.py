@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_device import CUDA, INTERPRETED, NO_KERNELS, place  # noqa: F401 - a fixture
+from test_device import place  # noqa: F401 - a fixture
 from test_token_choice import ASKED, arrays, as_torch, cut, packed
 from token_reference import chosen, kept_tokens
 
@@ -19,8 +19,10 @@ from barograph.metrics.batch.inputs import Options
 from barograph.metrics.batch.step import Measurement
 from barograph.metrics.batch.token_rows import Request
 from barograph.metrics.gpu import passes
+from kernels import CUDA, INTERPRETED, NEEDS_KERNELS
 
-pytestmark = NO_KERNELS
+pytestmark = NEEDS_KERNELS
+FEW, MANY = (24, 40) if INTERPRETED else (600, 2100)  # the scores of some are read at once, those of more are not
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +64,8 @@ def measured(batches: list[tuple[dict, tuple, Options]], request: Request) -> li
 LAYOUTS = {
     "padded": arrays(),
     "wide": arrays(20, 1500),
-    "many": arrays(600, 8),
-    "more than are read at once": arrays(2100, 4),
+    "many": arrays(FEW, 8),
+    "more than are read at once": arrays(MANY, 4),
     "packed": packed(arrays()),
     "kept": {**arrays(), "keep": np.arange(12) % 3 > 0},
     "kept tokens": {**arrays(), "keep": np.random.default_rng(3).random((12, 20)) > 0.3},
@@ -97,12 +99,13 @@ def test_a_device_chooses_and_copies_what_the_host_does(place: str, layout: str)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_choice_of_a_device_is_that_of_plain_loops(place: str, seed: int):  # noqa: F811
     """In half precision too, where the loops have the numbers that the device reads."""
+    sequences = 12 if INTERPRETED else 40
     for dtype in (torch.float32, torch.bfloat16):
-        given = as_torch(arrays(40, 70, seed))
+        given = as_torch(arrays(sequences, 70, seed))
         given = {name: a.to(dtype) if torch.is_tensor(a) and a.is_floating_point() else a for name, a in given.items()}
         exact = {name: a.double().numpy() if torch.is_tensor(a) else a for name, a in given.items()}
         rows = measured([(on(place, given), ("data",), Options())], ASKED)
-        assert {int(row.id[1:]): row.reason for row in rows} == chosen(exact, 40, 5)
+        assert {int(row.id[1:]): row.reason for row in rows} == chosen(exact, sequences, 5)
 
 
 @pytest.mark.parametrize("place", ["kernel"], indirect=True)
@@ -180,7 +183,7 @@ def test_an_update_with_nan_alone_is_kept(place: str, dtype: torch.dtype):  # no
 
 
 @pytest.mark.parametrize("place", ["kernel"], indirect=True)
-@pytest.mark.parametrize("sequences", [3, 600, 1100])
+@pytest.mark.parametrize("sequences", [3, FEW, MANY])
 def test_the_first_update_chooses_from_any_number_of_sequences(place: str, sequences: int):  # noqa: F811
     """One that has none of the chosen sequences, and one that has all; NaN in the data is looked for first."""
     data = arrays(sequences, 8)
@@ -353,10 +356,10 @@ def test_several_batches_on_a_device_are_chosen_from_together(place: str):  # no
 @pytest.mark.parametrize("place", ["kernel"], indirect=True)
 def test_a_run_stores_tokens_of_a_device_and_its_metrics_are_unchanged(place: str, tmp_path: Path):  # noqa: F811
     """Over steps, whose memory is used again while the thread writes."""
-    values = {}
+    values, steps = {}, 3 if INTERPRETED else 6
     for number in (0, 4):
         run = barograph.init(dir=tmp_path, name=str(number))
-        for step in range(6):
+        for step in range(steps):
             data = {**arrays(seed=step), "log_probs": arrays(seed=step)["old_log_probs"] + 0.1}
             batch = Batch(**on(place, as_torch(data)))
             run.measure(batch, tokens=number)
@@ -364,7 +367,7 @@ def test_a_run_stores_tokens_of_a_device_and_its_metrics_are_unchanged(place: st
                 run.measure(micro, part="policy")
             values[number, step] = dict(run.commit(step))
         run.finish()
-    for step in range(6):
+    for step in range(steps):
         assert values[0, step] == pytest.approx(values[4, step], rel=1e-5, abs=1e-9)  # other code is compiled
         data = arrays(seed=step)
         samples = barograph.open(run.path).samples(step=step, where="tokens > 0")

@@ -54,13 +54,14 @@ def test_shares_of_tokens_with_nan_are_nan(place: str, name: str, ids: tuple[str
     valid = np.argwhere(data["response_mask"] & data["keep"][:, None])[:tokens]
     data[name][tuple(valid.T)] = math.nan
     there, here = tensors(data, place)
-    for measured in (measure(there, **OPTIONS), measure(here, **OPTIONS)):
+    got, expected = measure(there, **OPTIONS), measure(here, **OPTIONS)
+    for measured in (got, expected):
         for id in ids:
             assert math.isnan(by_id(measured)[id]), id
             assert count_of(measured, id) == len(valid), id
-    assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
+    assert_same(got, expected)
     if name == "advantages":
-        assert not any(math.isnan(by_id(measure(here, **OPTIONS))[id]) for id in RATIO)
+        assert not any(math.isnan(by_id(expected)[id]) for id in RATIO)
 
 
 @pytest.mark.parametrize("level", ["token", "sequence", "geometric"])

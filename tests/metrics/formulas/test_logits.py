@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from barograph.metrics.formulas import logits as module
 from barograph.metrics.formulas.logits import kl_exact, log_prob_and_entropy
+from kernels import CUDA, NEEDS_KERNELS, interpreted_kernels
 
 INF, NAN = math.inf, math.nan
 HALVES = ("bfloat16", "float16")
@@ -55,18 +56,17 @@ class Home:
 
 HOMES = [Home("numpy", "cpu", dtype) for dtype in TOLERANCE if dtype != "bfloat16"]
 HOMES += [Home("torch", "cpu", dtype) for dtype in TOLERANCE]
-if torch.cuda.is_available():
-    HOMES += [Home("triton", "cuda", dtype) for dtype in TOLERANCE if dtype != "float64"]
-    HOMES += [Home("torch", "cuda", dtype) for dtype in TOLERANCE]
+HOMES += [Home("torch", "cuda", dtype) for dtype in TOLERANCE if CUDA]
+KERNELS = [Home("triton", "cuda" if CUDA else "cpu", dtype) for dtype in TOLERANCE if dtype != "float64"]
 
 
-@pytest.fixture(params=HOMES, ids=str)
+@pytest.fixture(params=[*HOMES, *(pytest.param(home, marks=NEEDS_KERNELS) for home in KERNELS)], ids=str)
 def home(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    """Return each library, device and dtype in turn; CUDA with the kernels and without, as if Triton were absent."""
+    """Return each library, device and dtype in turn; torch on CUDA computes as if Triton were absent."""
     home: Home = request.param
-    if home.library == "triton":
-        pytest.importorskip("triton")
-    elif home.device == "cuda":
+    if home.library == "triton" and not CUDA:
+        interpreted_kernels(monkeypatch)
+    if home.library == "torch":
         monkeypatch.setattr(module, "_load_kernels", lambda: None)
     return home
 
@@ -517,8 +517,8 @@ def test_the_device_is_never_waited_for(home: Home):
 
 def test_the_kernels_hold_nothing_but_their_results(home: Home):
     """With Triton the only extra memory on the device is that of the results, for any vocabulary."""
-    if home.library != "triton":
-        pytest.skip("about the kernels")
+    if home.library != "triton" or not CUDA:
+        pytest.skip("about the kernels on a device")
     logits = torch.randn(64, 100_000, device="cuda").to(getattr(torch, home.dtype))
     actions = torch.zeros(64, dtype=torch.int64, device="cuda")
     torch.cuda.reset_peak_memory_stats()

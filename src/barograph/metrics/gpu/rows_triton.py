@@ -500,7 +500,7 @@ def _add_samples(
     response, valid = masks(mask, keep, kept, places, inside, KEEP)
     values = _values(_read(arrays, base, places, inside, valid, response), response, limits, WANTED)
     # Each stands for the tokens of its stretch.
-    weight = tl.maximum((SAMPLE_WEIGHT * span + SAMPLE_COUNT // 2) // SAMPLE_COUNT, SAMPLE_WEIGHT).to(tl.int32)
+    weight = tl.maximum((span * SAMPLE_WEIGHT + SAMPLE_COUNT // 2) // SAMPLE_COUNT, SAMPLE_WEIGHT).to(tl.int32)
     weights = tl.zeros([SAMPLE_COUNT], tl.int32) + weight
     for n in tl.static_range(SUMMED):
         if HISTOGRAM[n] >= 0:

@@ -438,7 +438,7 @@ class SequenceChoice:
             packed=packed,
             aligned=aligned,
             few=sequences <= SEQUENCES_AT_ONCE[-1],
-            sequences=next((size for size in SEQUENCES_AT_ONCE if size >= sequences), 256),
+            sequences=next((size for size in SEQUENCES_AT_ONCE if size >= sequences), SEQUENCES_AT_ONCE[1]),
         )
         self.constants = {"CHOICE": self._constants, "CRITERIA": Criteria._make(zip(*criteria, strict=True))}
         self.count, self.columns = count, len(kept) + 1 + int(actions)
