@@ -8,6 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from barograph.catalogue.entries import (
     metrics_of,
     source_names,
 )
-from barograph.catalogue.registry import _TEXTS
+from barograph.catalogue.registry import _TEXTS, by_first_segment
 from barograph.catalogue.spec import (
     DIRECTIONS,
     ERAS,
@@ -47,7 +48,7 @@ from barograph.catalogue.spec import (
     unknown,
 )
 
-_WORDS = ("id", "family", "unit", "population", "statistic", "state", "direction", "part", "estimator", "crucial")
+_WORDS = ("family", "unit", "population", "statistic", "state", "direction", "part", "estimator", "crucial")
 
 
 def encode(declared: Declarations) -> str:
@@ -55,22 +56,30 @@ def encode(declared: Declarations) -> str:
     names = [name for metric in declared.metrics for name in metric.names]
     differences = list(dict.fromkeys(name.difference for name in names if name.difference is not None))
     places = {difference: place for place, difference in enumerate(differences, 1)}
-    parts = {
-        "families": [json_line([f.key, *_pair(f.title), *_pair(f.intro)]) for f in declared.families],
-        "labels": [
-            json_line([table, {key: _pair(text) for key, text in texts.items()}])
-            for table, texts in declared.labels.items()
-        ],
-        "placeholders": [
-            json_line([p.name, p.kind, *_pair(p.about), [[value, *_pair(text)] for value, text in p.choices]])
+    sections: dict[str, dict[str, Any]] = {
+        "families": {f.key: [*_pair(f.title), *_pair(f.intro)] for f in declared.families},
+        "labels": {
+            table: {key: _pair(text) for key, text in texts.items()} for table, texts in declared.labels.items()
+        },
+        "placeholders": {
+            p.name: [p.kind, *_pair(p.about), [[value, *_pair(text)] for value, text in p.choices]]
             for p in declared.placeholders
-        ],
-        "headline": [json_line([h.key, *_pair(h.title), h.metrics]) for h in declared.headline],
-        "differences": [json_line(_encoded_difference(difference)) for difference in differences],
-        "metrics": [json_line(_encoded(metric, places)) for metric in declared.metrics],
+        },
+        "headline": {h.key: [*_pair(h.title), h.metrics] for h in declared.headline},
+        "differences": {str(place): _encoded_difference(difference) for difference, place in places.items()},
+        "metrics": {metric.id: _encoded(metric, places) for metric in declared.metrics},
+        "names": {
+            head: [(pattern, *key) for pattern, key in patterns]
+            for head, patterns in by_first_segment(declared.metrics).items()
+        },
     }
-    sections = [f'"{key}": [\n' + ",\n".join(lines) + "\n]" for key, lines in parts.items()]
-    return "{\n" + ",\n".join(sections) + "\n}\n"
+    return "{\n" + ",\n".join(starmap(_section, sections.items())) + "\n}\n"
+
+
+def _section(name: str, values: dict[str, Any]) -> str:
+    """Return a section with one line for each key, which ``Compiled`` reads one by one."""
+    lines = [f"{json_line(key)}:{json_line(value)}" for key, value in values.items()]
+    return f'"{name}": {{\n' + ",\n".join(lines) + "\n}"
 
 
 def json_line(value: object) -> str:

@@ -23,10 +23,9 @@ class HeadlineValue:
     others: tuple[str, ...] = ()
 
 
-@cache
 def headlines() -> tuple[Headline, ...]:
     """Return the headline values in the order in which they are shown."""
-    return tuple(Headline(*each) for each in load_compiled().headline)
+    return load_compiled().headlines
 
 
 @cache
