@@ -254,21 +254,11 @@ RULES = (
         GITLEAKS + "aws-amazon-bedrock-api-key-*",
     ),
     RedactionRule("Google API", ("aiza",), START + r"AIza[\w-]{30,}", GITLEAKS + "gcp-api-key"),
-    RedactionRule(
-        "Google OAuth",
-        ("ya29.", "gocspx-"),
-        START + r"(?:ya29\.|GOCSPX-)[\w-]{20,}",
-        SCANNERS,
-    ),
+    RedactionRule("Google OAuth", ("ya29.", "gocspx-"), START + r"(?:ya29\.|GOCSPX-)[\w-]{20,}", SCANNERS),
     RedactionRule(
         "Alibaba Cloud access key id", ("ltai",), START + r"LTAI[A-Za-z0-9]{12,}", GITLEAKS + "alibaba-access-key-id"
     ),
-    RedactionRule(
-        "Tencent Cloud secret id",
-        ("akid",),
-        START + r"AKID[A-Za-z0-9]{32,}",
-        SCANNERS,
-    ),
+    RedactionRule("Tencent Cloud secret id", ("akid",), START + r"AKID[A-Za-z0-9]{32,}", SCANNERS),
     RedactionRule("Volcengine access key id", ("aklt",), START + r"AKLT[A-Za-z0-9_=-]{20,}", SCANNERS),
     RedactionRule(
         "Azure AD client secret",
@@ -355,17 +345,9 @@ RULES = (
         ADDRESS,
     ),
     RedactionRule(
-        "webhook of WeCom",
-        ("/cgi-bin/webhook/",),
-        rf"(?P<keep>/cgi-bin/webhook/\w{{1,20}}\?){URL_REST}",
-        ADDRESS,
+        "webhook of WeCom", ("/cgi-bin/webhook/",), rf"(?P<keep>/cgi-bin/webhook/\w{{1,20}}\?){URL_REST}", ADDRESS
     ),
-    RedactionRule(
-        "webhook of Discord",
-        ("/api/webhooks/",),
-        rf"(?P<keep>/api/webhooks/){URL_REST}",
-        ADDRESS,
-    ),
+    RedactionRule("webhook of Discord", ("/api/webhooks/",), rf"(?P<keep>/api/webhooks/){URL_REST}", ADDRESS),
     RedactionRule(
         "webhook of Teams",
         ("webhook.office.com/", "outlook.office.com/"),
@@ -373,10 +355,7 @@ RULES = (
         GITLEAKS + "microsoft-teams-webhook",
     ),
     RedactionRule(
-        "webhook of Zapier",
-        ("hooks.zapier.com/",),
-        rf"(?P<keep>hooks\.zapier\.com/hooks/){URL_REST}",
-        ADDRESS,
+        "webhook of Zapier", ("hooks.zapier.com/",), rf"(?P<keep>hooks\.zapier\.com/hooks/){URL_REST}", ADDRESS
     ),
     RedactionRule("ServerChan", ("ftqq.com/",), rf"(?P<keep>ftqq\.com/){URL_REST}", ADDRESS),
 )

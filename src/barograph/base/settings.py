@@ -7,7 +7,6 @@ sections every unknown key is one.
 
 from __future__ import annotations
 
-import difflib
 import os
 import string
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
 
-from barograph.base.errors import SettingsError
+from barograph.base.errors import SettingsError, did_you_mean
 from barograph.base.files.mounts import default_spool, is_remote
 from barograph.base.formatting import to_plain
 
@@ -290,7 +289,7 @@ def _settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
         "spool": _spool(given.get("spool"), dir),
     }
     for url in completed["engines"]:
-        engine_url(url)
+        checked_url("engines", url)
     if completed.get("finding_webhook"):
         checked_url("finding_webhook", completed["finding_webhook"])
     if completed.get("server"):
@@ -298,11 +297,6 @@ def _settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     if "doctor" not in completed and any(completed.get(name) for name in NEEDING_DOCTOR):
         completed["doctor"] = True
     return Settings(**completed, trackers=trackers)
-
-
-def engine_url(url: Any) -> SplitResult:
-    """Return the parts of an engine's URL; raise SettingsError if it is none."""
-    return checked_url("engines", url)
 
 
 def server_url(url: Any) -> str:
@@ -367,13 +361,10 @@ def _from_trinity(data: Mapping[str, Any]) -> dict[str, Any]:
     ours: dict[str, Any] = {}
     if monitor.get("monitor_type"):
         ours["track_with"] = monitor["monitor_type"]
-        ours["tracker_kwargs"] = _checked(
-            BY_NAME["tracker_kwargs"], monitor.get("monitor_args") or {}, "monitor.monitor_args"
-        )
-    if monitor.get("detailed_stats") is not None:
-        ours["detailed_stats"] = _checked(
-            BY_NAME["detailed_stats"], monitor["detailed_stats"], "monitor.detailed_stats"
-        )
+        args = monitor.get("monitor_args") or {}
+        ours["tracker_kwargs"] = _checked(BY_NAME["tracker_kwargs"], args, "monitor.monitor_args")
+    if (detailed := monitor.get("detailed_stats")) is not None:
+        ours["detailed_stats"] = _checked(BY_NAME["detailed_stats"], detailed, "monitor.detailed_stats")
     return ours
 
 
@@ -521,16 +512,15 @@ def _resolve_node(node: Any) -> Any:
 
 def _reject_near_misses(data: Mapping[str, Any]) -> None:
     for key in data:
-        if key not in TOP_KEYS and (near := difflib.get_close_matches(str(key), TOP_KEYS, 1, 0.88)):
-            raise SettingsError(f"unknown key {key!r}: did you mean {near[0]!r}?")
+        if key not in TOP_KEYS and (hint := did_you_mean(key, TOP_KEYS, cutoff=0.88)):
+            raise SettingsError(f"unknown key {key!r}: {hint}")
 
 
 def _reject_unknown(section: str, given: Iterable[Any], known: Iterable[str], what: str = "") -> None:
     known = list(known)
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"expected {what or 'one of'}: {', '.join(known)}"
+            hint = did_you_mean(key, known, f"expected {what or 'one of'}: {', '.join(known)}", cutoff=0.5)
             raise SettingsError(f"{section}: unknown key {key!r}; {hint}")
 
 
