@@ -1,6 +1,6 @@
 """Copies between an accelerator and the host that nothing waits for.
 
-`triton_launcher` starts kernels with little work on the host, `gathering_triton` is the kernel that reads scalars.
+`triton_kernels` starts kernels with little work on the host, and has the one that reads scalars.
 """
 
 from __future__ import annotations
