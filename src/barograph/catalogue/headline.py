@@ -28,6 +28,11 @@ def headlines() -> tuple[Headline, ...]:
     return load_compiled().headlines
 
 
+def crucial_values() -> tuple[Headline, ...]:
+    """Return the values that show whether a run is healthy."""
+    return load_compiled().crucial
+
+
 @cache
 def _wanted() -> frozenset[str]:
     return frozenset(id for headline in headlines() for id in headline.metrics)

@@ -16,8 +16,6 @@ from typing import Any
 from barograph.base.lazy import lazy
 from barograph.catalogue.spec import (
     OURS,
-    PLAIN_LOOK,
-    PLAIN_NEXT,
     Band,
     CatalogueError,
     Difference,
@@ -31,8 +29,8 @@ from barograph.catalogue.spec import (
     has_domains,
     of_domain,
     placeholders,
+    problems,
     split_domain,
-    unchecked_metric,
 )
 
 # json is imported where it is used, and pathlib is not: they would double the time of importing the catalogue.
@@ -111,9 +109,17 @@ class Compiled:
 
     @lazy
     def headlines(self) -> tuple[Headline, ...]:
-        """The headline values in the order in which they are shown."""
-        section = self._section("headline").items()
-        return tuple(Headline(key, Text(en, zh), tuple(metrics)) for key, (en, zh, metrics) in section)
+        """The values that are shown first, in this order."""
+        return self._headlines("headline")
+
+    @lazy
+    def crucial(self) -> tuple[Headline, ...]:
+        """The values that show whether a run is healthy."""
+        return self._headlines("crucial")
+
+    def _headlines(self, section: str) -> tuple[Headline, ...]:
+        values = self._section(section).items()
+        return tuple(Headline(key, Text(*t[:2]), tuple(metrics), Text(*t[2:])) for key, (metrics, *t) in values)
 
 
 @cache
@@ -123,11 +129,8 @@ def load_compiled() -> Compiled:
         return Compiled(file.read())
 
 
-_DEFAULTS = {"formula": Text("", ""), "look": PLAIN_LOOK, "next": PLAIN_NEXT}
-
-
 def _metric_of(record: dict[str, Any], differences: list[Difference | None]) -> Metric:
-    values = record | {name: Text(*record[name]) if name in record else _DEFAULTS[name] for name in _TEXTS}
+    values = record | {name: Text(*record[name]) for name in _TEXTS if name in record}
     if "healthy" in record:
         low, high, *source = record["healthy"]
         values["healthy"] = Band(low, high, Text(*source))
@@ -138,8 +141,7 @@ def _metric_of(record: dict[str, Any], differences: list[Difference | None]) -> 
         RelatedMetric(to, Text(en, zh), comparable, tuple([(name, value) for name, value in fill]))
         for to, en, zh, comparable, fill in record.get("related", ())
     ])  # fmt: skip
-    # The text files were checked when this file was built.
-    return unchecked_metric(values)
+    return Metric(**values)
 
 
 def _name_of(
@@ -263,7 +265,9 @@ class Registry:
         return {key: metric.id for metric in self.metrics() for key in _name_keys(metric)}
 
     def add(self, metric: Metric) -> None:
-        """Add a metric; raise when another one has its id or one of its names."""
+        """Add a metric; raise when it is incomplete, or another one has its id or one of its names."""
+        for problem in problems(metric):
+            raise CatalogueError(f"metric {metric.id!r}: {problem}")
         other = self._known(metric.id)
         if other is not None:
             raise CatalogueError(f"metric {metric.id!r} exists already: {other.title.en!r} in family {other.family!r}")

@@ -6,7 +6,9 @@ the sources that know a name are one integer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import operator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -108,6 +110,17 @@ SIGNS = {
     "torchtune/async": SourceSigns(("train_worker_training/loss", "train_worker_training/ratios")),
     "openrlhf": SourceSigns((), (("micro_rollout_batch_size", ()),)),
 }
+
+
+def heirs_of(producer: str) -> tuple[str, ...]:
+    """Return the frameworks that write names of another one as well."""
+    return (*HEIRS.get(producer, ()), *ALIKE.get(producer, ()))
+
+
+def joined_bits(each: Iterable[int]) -> int:
+    """Return the bits of all sources together."""
+    return functools.reduce(operator.or_, each, 0)
+
 
 _ALL = [(producer, era) for producer in PRODUCERS for era in ERAS.get(producer, ("",))]
 

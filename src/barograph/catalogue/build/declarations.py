@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from barograph.catalogue.entries import (
+from barograph.catalogue.build.entries import (
     GROUP_STATES,
     Entry,
     Report,
@@ -21,6 +21,7 @@ from barograph.catalogue.entries import (
     Table,
     check_keys,
     metrics_of,
+    read_text,
     source_names,
 )
 from barograph.catalogue.registry import _TEXTS, by_first_segment
@@ -30,6 +31,7 @@ from barograph.catalogue.spec import (
     ESTIMATORS,
     FAMILIES,
     KINDS,
+    NO_TEXT,
     PARTS,
     PLAIN_LOOK,
     PLAIN_NEXT,
@@ -44,7 +46,6 @@ from barograph.catalogue.spec import (
     Text,
     missing_languages,
     placeholders,
-    unchecked_metric,
     unknown,
 )
 
@@ -65,7 +66,8 @@ def encode(declared: Declarations) -> str:
             p.name: [p.kind, *_pair(p.about), [[value, *_pair(text)] for value, text in p.choices]]
             for p in declared.placeholders
         },
-        "headline": {h.key: [*_pair(h.title), h.metrics] for h in declared.headline},
+        "headline": {h.key: _encoded_headline(h) for h in declared.headline},
+        "crucial": {h.key: _encoded_headline(h) for h in declared.crucial},
         "differences": {str(place): _encoded_difference(difference) for difference, place in places.items()},
         "metrics": {metric.id: _encoded(metric, places) for metric in declared.metrics},
         "names": {
@@ -107,7 +109,7 @@ def _encoded(metric: Metric, places: dict[Difference, int]) -> dict[str, Any]:
         del record["look"], record["next"]
     if not metric.formula.en:
         del record["formula"]
-    return {key: value for key, value in record.items() if value}  # ``unchecked_metric`` fills in the defaults
+    return {key: value for key, value in record.items() if value}
 
 
 def _encoded_name(name: MetricName, places: dict[Difference, int]) -> list[Any]:
@@ -117,13 +119,25 @@ def _encoded_name(name: MetricName, places: dict[Difference, int]) -> list[Any]:
     return written
 
 
+def _encoded_headline(headline: Headline) -> list[Any]:
+    return [headline.metrics, *_pair(headline.title), *_pair(headline.meaning)]
+
+
 def _encoded_difference(difference: Difference) -> list[Any]:
     return [difference.kinds, *_pair(difference.note), difference.factor, difference.comparable]
 
 
-DATA = Path(__file__).with_name("data")
+DATA = Path(__file__).parents[1] / "data"
 
-COMMON_FILES = ("families.toml", "labels.toml", "placeholders.toml", "headline.toml", "shared.toml", "coverage.toml")
+COMMON_FILES = (
+    "families.toml",
+    "labels.toml",
+    "placeholders.toml",
+    "headline.toml",
+    "crucial.toml",
+    "shared.toml",
+    "coverage.toml",
+)
 
 _LABELS: dict[str, Iterable[str]] = {
     "units": (),
@@ -159,6 +173,7 @@ class Declarations:
     labels: dict[str, dict[str, Text]] = field(default_factory=dict)
     placeholders: list[Placeholder] = field(default_factory=list)
     headline: list[Headline] = field(default_factory=list)
+    crucial: list[Headline] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)  # of the metrics, by id
 
@@ -211,10 +226,13 @@ def _read_common(files: Mapping[str, Table], found: Declarations) -> None:
     _read_labels(files["labels.toml"], found)
     for name, values in files["placeholders.toml"].items():
         found.placeholders.append(_placeholder(name, values, _reporter(found.problems, "placeholders.toml", name)))
-    for key, values in files["headline.toml"].items():
-        report = _reporter(found.problems, "headline.toml", key)
-        check_keys(values, {"title", "metrics"}, report)
-        found.headline.append(Headline(key, _written(values, "title", report), tuple(values.get("metrics", ()))))
+    for name, headlines in (("headline.toml", found.headline), ("crucial.toml", found.crucial)):
+        for key, values in files[name].items():
+            report = _reporter(found.problems, name, key)
+            check_keys(values, {"title", "metrics", "meaning"}, report)
+            meaning = _written(values, "meaning", report) if headlines is found.crucial else NO_TEXT
+            metrics = tuple(values.get("metrics", ()))
+            headlines.append(Headline(key, _written(values, "title", report), metrics, meaning))
 
 
 def _read_labels(tables: Table, found: Declarations) -> None:
@@ -248,15 +266,10 @@ def _placeholder(name: str, values: Table, report: Report) -> Placeholder:
 
 def _written(values: Table, key: str, report: Report) -> Text:
     """Return a text that is written out in both languages."""
-    value = values.get(key, {})
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        report(f"{key} needs the keys en and zh")
-        return Text("", "")
-    check_keys(value, {"en", "zh"}, lambda problem: report(f"{key}: {problem}"))
-    text = Text(value.get("en", ""), value.get("zh", ""))
-    for problem in missing_languages(key, text):
+    text = read_text(key, values.get(key, {}), report)
+    for problem in missing_languages(key, text) if text is not None else ():
         report(problem)
-    return text
+    return text or NO_TEXT
 
 
 # the families
@@ -324,8 +337,7 @@ def _with_names(metric: Metric, names: Iterable[MetricName]) -> Metric:
         known.setdefault(
             (name.pattern, name.producer, name.era), replace(name, difference=alike.difference) if alike else name
         )
-    values = {field.name: getattr(metric, field.name) for field in fields(Metric)}
-    return unchecked_metric(values | {"names": tuple(known.values())}) if len(known) > len(metric.names) else metric
+    return replace(metric, names=tuple(known.values())) if len(known) > len(metric.names) else metric
 
 
 def _is_alike(one: MetricName, other: MetricName) -> bool:
@@ -369,7 +381,8 @@ def _check_references(found: Declarations) -> None:
         for related in metric.related:
             if related.to not in found.files:
                 report(f"related: {unknown('metric', related.to, found.files)}")
-    for headline in found.headline:
-        for id in headline.metrics:
-            if id not in found.files:
-                found.problems.append(f"headline.toml: {headline.key}: {unknown('metric', id, found.files)}")
+    for file, headlines in (("headline.toml", found.headline), ("crucial.toml", found.crucial)):
+        for headline in headlines:
+            for id in headline.metrics:
+                if id not in found.files:
+                    found.problems.append(f"{file}: {headline.key}: {unknown('metric', id, found.files)}")
