@@ -32,6 +32,10 @@ VOCABULARIES = ("roll", "trl", "trinity")
 MEMORIES = ("all", "cpu", "none")
 STOP_SEVERITIES = ("warning", "critical")
 FUNCTION = cast(type, Callable)
+KIND_NAMES: dict[type, str] = {
+    str: "a string", int: "an integer", float: "a number", bool: "true or false", list: "a list", tuple: "a tuple",
+    FUNCTION: "a function", os.PathLike: "a path", Mapping: "a mapping",
+}  # fmt: skip
 SWITCHES = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 """How the environment says true and false."""
 
@@ -448,7 +452,7 @@ def _checked(setting: Setting, value: Any, key: str | None = None) -> Any:
     # True is an int in Python, but ``rank: true`` is a mistake.
     wrong_bool = isinstance(value, bool) and bool not in setting.kinds and object not in setting.kinds
     if not isinstance(value, setting.kinds) or wrong_bool:
-        expected = " or ".join(_kind_name(kind) for kind in setting.kinds)
+        expected = " or ".join(KIND_NAMES[kind] for kind in setting.kinds)
         got = _type_or_value(key, value)
         raise SettingsError(f"{key}: expected {expected}, got {got}")
     if isinstance(value, list | tuple) and not all(isinstance(word, str) for word in value):
@@ -531,19 +535,6 @@ def _reject_unresolved(name: str, value: Any) -> None:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             _reject_unresolved(f"{name}.{key}", inner)
-
-
-def _kind_name(kind: type) -> str:
-    names: dict[type, str] = {
-        str: "a string",
-        int: "an integer",
-        float: "a number",
-        bool: "true or false",
-        list: "a list",
-        tuple: "a tuple",
-        FUNCTION: "a function",
-    }
-    return names.get(kind, "a path" if kind is os.PathLike else "a mapping")
 
 
 def _type_or_value(key: str, value: Any) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from barograph.catalogue.spec import ERAS, FRAMEWORKS, OURS, PRODUCERS, CatalogueError, MetricName, Text, unknown
+from barograph.catalogue.spec import ERAS, FRAMEWORKS, OURS, PRODUCERS, CatalogueError, Text, unknown
 
 TRL_PREFIXES = ("train/", "eval/", "eval_", "test/", "test_")
 """Prefixes that transformers adds to the keys of an evaluation, and its tracker integrations to every key."""
@@ -234,8 +234,3 @@ def _version_bits(producer: str, word: str) -> int:
 def _version(text: str) -> tuple[int, ...]:
     digits = ["".join(filter(str.isdigit, part)) for part in text.lstrip("v").split(".")]
     return tuple(int(part) for part in digits if part)
-
-
-def writes(name: MetricName, bits: int) -> bool:
-    """Return whether one of the sources writes a name."""
-    return bool(bits & (own_bits(name.producer, name.era) | heir_bits(name.producer)))

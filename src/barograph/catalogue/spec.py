@@ -134,11 +134,6 @@ class MetricName:
     difference: Difference | None = None
 
     @property
-    def same(self) -> bool:
-        """Whether a number under this name is the metric itself."""
-        return self.difference is None
-
-    @property
     def factor(self) -> float | None:
         """Factor from a number under this name to the metric; None when there is none."""
         return 1.0 if self.difference is None else self.difference.factor
