@@ -86,12 +86,13 @@ class Compiled:
 
     @lazy
     def _differences(self) -> list[Difference | None]:
-        return [None, *(_difference_of(*each) for each in self._section("differences").values())]
+        differences = self._section("differences").values()
+        return [None, *(Difference(tuple(kinds), Text(*note), *rest) for kinds, note, *rest in differences)]
 
     @lazy
     def families(self) -> dict[str, tuple[Text, Text]]:
         """Title and introduction of every family."""
-        return {key: (Text(*texts[:2]), Text(*texts[2:])) for key, texts in self._section("families").items()}
+        return {key: (Text(*title), Text(*intro)) for key, (title, intro) in self._section("families").items()}
 
     @lazy
     def labels(self) -> dict[str, dict[str, Text]]:
@@ -103,8 +104,8 @@ class Compiled:
     def placeholders(self) -> dict[str, Placeholder]:
         """The placeholders of ``placeholders.toml``."""
         return {
-            name: Placeholder(name, kind, Text(en, zh), tuple((value, Text(*text)) for value, *text in choices))
-            for name, (kind, en, zh, choices) in self._section("placeholders").items()
+            name: Placeholder(name, kind, Text(*about), tuple((value, Text(*text)) for value, text in choices))
+            for name, kind, about, choices in self._section("placeholders").values()
         }
 
     @lazy
@@ -118,8 +119,8 @@ class Compiled:
         return self._headlines("crucial")
 
     def _headlines(self, section: str) -> tuple[Headline, ...]:
-        values = self._section(section).items()
-        return tuple(Headline(key, Text(*t[:2]), tuple(metrics), Text(*t[2:])) for key, (metrics, *t) in values)
+        values = self._section(section).values()
+        return tuple(Headline(key, Text(*title), tuple(ids), Text(*meaning)) for key, title, ids, meaning in values)
 
 
 @cache
@@ -132,14 +133,14 @@ def load_compiled() -> Compiled:
 def _metric_of(record: dict[str, Any], differences: list[Difference | None]) -> Metric:
     values = record | {name: Text(*record[name]) for name in _TEXTS if name in record}
     if "healthy" in record:
-        low, high, *source = record["healthy"]
+        low, high, source = record["healthy"]
         values["healthy"] = Band(low, high, Text(*source))
     values["needs"] = tuple(record.get("needs", ()))
     values["names"] = tuple([_name_of(differences, *name) for name in record.get("names", ())])
-    values["traps"] = tuple([Trap(where, Text(*note)) for where, *note in record.get("traps", ())])
+    values["traps"] = tuple([Trap(where, Text(*note)) for where, note in record.get("traps", ())])
     values["related"] = tuple([
-        RelatedMetric(to, Text(en, zh), comparable, tuple([(name, value) for name, value in fill]))
-        for to, en, zh, comparable, fill in record.get("related", ())
+        RelatedMetric(to, Text(*note), comparable, tuple([(name, value) for name, value in fill]))
+        for to, note, comparable, fill in record.get("related", ())
     ])  # fmt: skip
     return Metric(**values)
 
@@ -148,10 +149,6 @@ def _name_of(
     differences: list[Difference | None], pattern: str, producer: str, era: str = "", place: int = 0
 ) -> MetricName:
     return MetricName(pattern, producer, era, differences[place])
-
-
-def _difference_of(kinds: list[str], en: str, zh: str, factor: float | None, comparable: bool) -> Difference:
-    return Difference(tuple(kinds), Text(en, zh), factor, comparable)
 
 
 Filled = tuple[tuple[str, str], ...]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ from barograph.catalogue.spec import (
     unknown,
 )
 
-_WORDS = ("family", "unit", "population", "statistic", "state", "direction", "part", "estimator", "crucial")
+_WORDS = ("family", "unit", "population", "statistic", "state", "direction", "part", "estimator", "crucial", "needs")
 
 
 def encode(declared: Declarations) -> str:
@@ -58,17 +58,14 @@ def encode(declared: Declarations) -> str:
     differences = list(dict.fromkeys(name.difference for name in names if name.difference is not None))
     places = {difference: place for place, difference in enumerate(differences, 1)}
     sections: dict[str, dict[str, Any]] = {
-        "families": {f.key: [*_pair(f.title), *_pair(f.intro)] for f in declared.families},
+        "families": {f.key: (astuple(f.title), astuple(f.intro)) for f in declared.families},
         "labels": {
-            table: {key: _pair(text) for key, text in texts.items()} for table, texts in declared.labels.items()
+            table: {key: astuple(text) for key, text in texts.items()} for table, texts in declared.labels.items()
         },
-        "placeholders": {
-            p.name: [p.kind, *_pair(p.about), [[value, *_pair(text)] for value, text in p.choices]]
-            for p in declared.placeholders
-        },
-        "headline": {h.key: _encoded_headline(h) for h in declared.headline},
-        "crucial": {h.key: _encoded_headline(h) for h in declared.crucial},
-        "differences": {str(place): _encoded_difference(difference) for difference, place in places.items()},
+        "placeholders": {placeholder.name: astuple(placeholder) for placeholder in declared.placeholders},
+        "headline": {headline.key: astuple(headline) for headline in declared.headline},
+        "crucial": {headline.key: astuple(headline) for headline in declared.crucial},
+        "differences": {str(place): astuple(difference) for difference, place in places.items()},
         "metrics": {metric.id: _encoded(metric, places) for metric in declared.metrics},
         "names": {
             head: [(pattern, *key) for pattern, key in patterns]
@@ -91,20 +88,14 @@ def json_line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _pair(text: Text) -> list[str]:
-    return [text.en, text.zh]
-
-
 def _encoded(metric: Metric, places: dict[Difference, int]) -> dict[str, Any]:
     """Return a metric as JSON; empty fields and the advice of plain metrics are left out."""
-    band = metric.healthy
     record: dict[str, Any] = {name: getattr(metric, name) for name in _WORDS}
-    record |= {name: _pair(getattr(metric, name)) for name in _TEXTS}
-    record["healthy"] = None if band is None else [band.low, band.high, *_pair(band.source)]
-    record["needs"] = metric.needs
+    record |= {name: astuple(getattr(metric, name)) for name in _TEXTS}
+    record["healthy"] = None if metric.healthy is None else astuple(metric.healthy)
     record["names"] = [_encoded_name(name, places) for name in metric.names]
-    record["traps"] = [[trap.where, *_pair(trap.note)] for trap in metric.traps]
-    record["related"] = [[r.to, *_pair(r.note), r.comparable, r.fill] for r in metric.related]
+    record["traps"] = [astuple(trap) for trap in metric.traps]
+    record["related"] = [astuple(related) for related in metric.related]
     if (metric.look, metric.next) == (PLAIN_LOOK, PLAIN_NEXT):
         del record["look"], record["next"]
     if not metric.formula.en:
@@ -117,14 +108,6 @@ def _encoded_name(name: MetricName, places: dict[Difference, int]) -> list[Any]:
     while not written[-1]:
         written.pop()
     return written
-
-
-def _encoded_headline(headline: Headline) -> list[Any]:
-    return [headline.metrics, *_pair(headline.title), *_pair(headline.meaning)]
-
-
-def _encoded_difference(difference: Difference) -> list[Any]:
-    return [difference.kinds, *_pair(difference.note), difference.factor, difference.comparable]
 
 
 DATA = Path(__file__).parents[1] / "data"
