@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import platform
@@ -15,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from barograph.base.errors import JournalError, RunNotFoundError, SettingsError, TrackerError
+from barograph.base.errors import JournalError, RunNotFoundError, SettingsError, TrackerError, did_you_mean
 from barograph.base.files.mounts import default_spool, make_spool_folder
 from barograph.base.model import MAIN_ROLE, RunInfo, Writer
 from barograph.base.process.identity import actor_id, is_copied, is_ray_imported, node_id
@@ -277,8 +276,7 @@ def _short(text: str, what: str) -> str:
 def _reject_settings_of_the_run(settings: Mapping[str, Any]) -> None:
     for name in settings:
         if name not in BY_NAME:
-            near = difflib.get_close_matches(name, BY_NAME, 1)
-            raise SettingsError(f"join: unknown setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            raise SettingsError(f"join: unknown setting {name!r}{did_you_mean(name, BY_NAME, before='; ')}")
         if name in SETTINGS_OF_THE_RUN:
             raise SettingsError(f"join: {name!r} is a setting of the whole run: give it to barograph.init")
 

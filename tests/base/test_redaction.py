@@ -217,7 +217,7 @@ def test_a_named_value_is_redacted():
 
 def test_a_token_in_the_git_remote_is_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A clone with a token as the user name has it in its configuration."""
-    from barograph.base.process.environment import describe_environment
+    from barograph.base.process.identity import describe_environment
 
     (tmp_path / "file").write_text("")
     for arguments in (

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from barograph.catalogue import declarations, registry
+from barograph.catalogue import registry
 from barograph.catalogue.__main__ import main
-from barograph.catalogue.declarations import DATA, inspect, read
+from barograph.catalogue.build import declarations
+from barograph.catalogue.build.declarations import DATA, inspect, read
 from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.spec import CatalogueError
 

@@ -107,11 +107,11 @@ def test_a_name_cannot_belong_to_two_metrics():
         ),
     ],
 )
-def test_an_incomplete_metric_cannot_exist(change: dict[str, object], problem: str):
-    """Every field is checked when a metric is made."""
+def test_an_incomplete_metric_cannot_be_added(change: dict[str, object], problem: str):
+    """Every field of a user's own metric is checked."""
     metric = REGISTRY.metric("policy/kl_k2")
     with pytest.raises(CatalogueError, match=problem):
-        replace(metric, **change)
+        REGISTRY.add(replace(metric, **change))
 
 
 def test_a_metric_is_frozen():

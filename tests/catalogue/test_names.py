@@ -11,7 +11,7 @@ from barograph.catalogue.names import recognise
 from barograph.catalogue.registry import REGISTRY, declared_placeholder, expand, fill
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import CatalogueError, placeholders
-from barograph.catalogue.suggestions import nearest
+from barograph.catalogue.user_metrics import nearest
 
 
 def meant(name: str, source: str | None = None) -> list[str]:

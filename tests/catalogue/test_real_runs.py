@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from barograph.catalogue import reference_pages
+from barograph.catalogue.build import reference_pages
 from barograph.catalogue.headline import headline_values
 from barograph.catalogue.resolution import RunNames
 from checked_runs import CHECKED, FOLDER

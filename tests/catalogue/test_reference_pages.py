@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from barograph.catalogue.reference_pages import FILES, page, write
+from barograph.catalogue.build.reference_pages import FILES, page, write
 from barograph.catalogue.registry import REGISTRY
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph.catalogue.crucial import CRUCIAL
+from barograph.catalogue.headline import crucial_values
 from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.resolution import RunNames
 from barograph.diagnosis.crucial import RULES_OF, WORDS, Sign
@@ -44,9 +44,9 @@ def around(level: float, rows: int = 60) -> list[float]:
 def test_crucial_metrics_have_rules():
     """A metric is crucial exactly when it is listed, and each crucial value is judged by rules."""
     assert {metric.id for metric in REGISTRY.metrics() if metric.crucial} == {
-        id for one in CRUCIAL for id in one.metrics
+        id for one in crucial_values() for id in one.metrics
     }
-    assert RULES_OF.keys() == {crucial.key for crucial in CRUCIAL}
+    assert RULES_OF.keys() == {crucial.key for crucial in crucial_values()}
     assert {rule for rules in RULES_OF.values() for rule in rules} <= RULES.keys()
 
 

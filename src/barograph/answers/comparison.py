@@ -18,8 +18,7 @@ from barograph.answers.responses import bilingual, to_strict_json
 from barograph.answers.views.charts import family_of, group_into_charts, logged_band, metric_records
 from barograph.answers.views.phase_seconds import phase_seconds
 from barograph.base.formatting import flatten, json_number
-from barograph.catalogue.crucial import CRUCIAL
-from barograph.catalogue.headline import headlines
+from barograph.catalogue.headline import crucial_values, headlines
 from barograph.catalogue.names import Match
 from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.resolution import RunNames
@@ -317,8 +316,7 @@ def _is_wanted(chart: Mapping[str, Any], patterns: Sequence[str]) -> bool:
 @cache
 def _vital() -> frozenset[str]:
     """Return the ids of the headline and crucial metrics."""
-    headline = (id for one in headlines() for id in one.metrics)
-    return frozenset((*headline, *(id for one in CRUCIAL for id in one.metrics)))
+    return frozenset(id for one in (*headlines(), *crucial_values()) for id in one.metrics)
 
 
 def _config(groups: Sequence[RunGroup]) -> Iterable[tuple[str, dict[str, Any]]]:

@@ -10,7 +10,7 @@ from barograph.catalogue.describe import Explanation, NameMeaning, describe_matc
 from barograph.catalogue.names import Match, recognise
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import Text
-from barograph.catalogue.suggestions import nearest
+from barograph.catalogue.user_metrics import nearest
 
 WITHOUT_UNIT = ("1", "as reported", "count", "rank", "reward", "reward²")
 

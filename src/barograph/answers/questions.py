@@ -4,7 +4,6 @@ as records.
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from barograph.base.arrays import Floats
-from barograph.base.errors import ExpressionError
+from barograph.base.errors import ExpressionError, did_you_mean
 from barograph.base.expressions import Call, ComparisonTerm, Condition, Expression, Word, evaluate, parse
 from barograph.base.formatting import counted, flatten, json_number
 from barograph.catalogue.names import recognise
@@ -126,10 +125,7 @@ class _Asked:
         assert isinstance(name, Word)
         if isinstance(value, Call):
             raise ExpressionError(f"{comparison}: a fact such as {name} is compared with a value, not with {value}")
-        if comparison.order in ("<", "<=", ">", ">=") and value.number is None:
-            raise ExpressionError(f"{comparison.order} compares numbers; got {value.text!r}")
-        fact = self._fact(name.text)
-        condition = Condition(name.text, comparison.order, value.text, value.number, value.is_quoted)
+        condition, fact = Condition.of(comparison, name.text), self._fact(name.text)
         return condition.holds(fact), (fact, value.text)
 
     def _fact(self, name: str) -> Any:
@@ -191,7 +187,7 @@ def metric_named(view: View, names: RunNames, asked: str) -> tuple[str, float]:
         return asked, 1.0
     found = dict.fromkeys(_short_for(asked, view.names()), 1.0) or _same_meaning(names, asked)
     if not found:
-        raise ExpressionError(f"run {view.id} has no metric {asked!r}" + _near(asked, view.names()))
+        raise ExpressionError(f"run {view.id} has no metric {asked!r}; {_near(asked, view.names())}")
     if len(found) > 1:
         raise ExpressionError(f"{asked!r} may be {' or '.join(found)} here: give one of these names")
     [(name, factor)] = found.items()
@@ -246,8 +242,8 @@ def _near(name: str, names: list[str]) -> str:
     """Return names of the run that are similar to an unknown one: those with the same ending first."""
     last = name.rpartition("/")[2].lower()
     ending = [known for known in names if last and last in known.lower()]
-    near = list(dict.fromkeys([*difflib.get_close_matches(name, names, 3), *ending]))[:3]
-    return f"; did you mean {' or '.join(near)}?" if near else f"; it has {counted(len(names), 'metric')}"
+    otherwise = f"it has {counted(len(names), 'metric')}"
+    return did_you_mean(name, names, otherwise, also=ending, count=3, quoted=str)
 
 
 def question_record(expression: str, found: Answer) -> dict[str, Any]:

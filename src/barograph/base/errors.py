@@ -18,6 +18,7 @@ raise these errors; the calls of a training loop never raise.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 
@@ -66,6 +67,27 @@ class RunNotFoundError(BarographError, LookupError):
 
 class MetricNotFoundError(BarographError, LookupError):
     """A run has no metric of that name."""
+
+
+def did_you_mean(
+    word: object,
+    known: Iterable[str],
+    otherwise: str = "",
+    *,
+    before: str = "",
+    also: Iterable[str] = (),
+    count: int = 1,
+    cutoff: float = 0.6,
+    quoted: Callable[[str], str] = repr,
+) -> str:
+    """Return the question about the known words that are most similar to a word; ``otherwise`` where there is none.
+
+    ``also`` are further words for it, and ``before`` is what comes before the question.
+    """
+    from difflib import get_close_matches
+
+    near = list(dict.fromkeys([*get_close_matches(str(word), list(known), count, cutoff), *also]))[:count]
+    return f"{before}did you mean {' or '.join(map(quoted, near))}?" if near else otherwise
 
 
 def without_frames(error: Error) -> Error:

@@ -268,12 +268,17 @@ class Condition:
     value: str
     number: float | None
     is_quoted: bool
-    asks_for_absence: bool = field(init=False)
-    """Whether it is ``name = none`` or ``name != none``."""
+    asks_for_absence: bool  # ``name = none`` or ``name != none``
 
-    def __post_init__(self) -> None:
-        is_absence = self.value.lower() in NONE and not self.is_quoted and self.order in ("=", "!=")
-        object.__setattr__(self, "asks_for_absence", is_absence)
+    @classmethod
+    def of(cls, comparison: ComparisonTerm, name: str) -> Condition:
+        """Return the condition that the comparison of a name with a value is."""
+        value = comparison.right
+        assert isinstance(value, Word)  # no function is allowed here
+        if comparison.order in ORDERS and value.number is None:
+            raise ExpressionError(f"{comparison.order} compares numbers; got {value.text!r}")
+        is_absence = value.text.lower() in NONE and not value.is_quoted and comparison.order in ("=", "!=")
+        return cls(name, comparison.order, value.text, value.number, value.is_quoted, is_absence)
 
     def __str__(self) -> str:
         return f"{self.name} {self.order} {self.value}"
@@ -322,13 +327,9 @@ class Conditions:
         return True if self.expression is None else evaluate(self.expression, lambda one: holds(self._condition(one)))
 
     def _condition(self, comparison: ComparisonTerm) -> Condition:
-        left, value = comparison.left, comparison.right
-        assert isinstance(left, Word)  # no function is allowed here
-        assert isinstance(value, Word)
-        if comparison.order in ORDERS and value.number is None:
-            raise ExpressionError(f"{comparison.order} compares numbers; got {value.text!r}")
-        name = self.aliases.get(left.text, left.text)
-        return Condition(name, comparison.order, value.text, value.number, value.is_quoted)
+        assert isinstance(comparison.left, Word)
+        name = comparison.left.text
+        return Condition.of(comparison, self.aliases.get(name, name))
 
 
 def parse_conditions(

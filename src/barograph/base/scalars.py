@@ -244,7 +244,7 @@ def _gathering_kernel(tensors: list[Any]) -> Any:
     """Return the kernel that reads tensors at their addresses, or None where their memory does not have their value."""
     import torch
 
-    from barograph.base.device_copy.gathering_triton import KINDS, MOST, gather_of
+    from barograph.base.device_copy.triton_kernels import KINDS, MOST, gather_of
 
     kind = tensors[0].dtype
     if len(tensors) > MOST or kind not in KINDS:

@@ -193,6 +193,11 @@ class RedactionRule(NamedTuple):
     source: str
 
 
+def _address(name: str, words: tuple[str, ...], kept: str, source: str = ADDRESS) -> RedactionRule:
+    """Return the rule for an address whose last part is a secret."""
+    return RedactionRule(name, words, kept + URL_REST, source)
+
+
 RULES = (
     RedactionRule(
         "private key",
@@ -254,21 +259,11 @@ RULES = (
         GITLEAKS + "aws-amazon-bedrock-api-key-*",
     ),
     RedactionRule("Google API", ("aiza",), START + r"AIza[\w-]{30,}", GITLEAKS + "gcp-api-key"),
-    RedactionRule(
-        "Google OAuth",
-        ("ya29.", "gocspx-"),
-        START + r"(?:ya29\.|GOCSPX-)[\w-]{20,}",
-        SCANNERS,
-    ),
+    RedactionRule("Google OAuth", ("ya29.", "gocspx-"), START + r"(?:ya29\.|GOCSPX-)[\w-]{20,}", SCANNERS),
     RedactionRule(
         "Alibaba Cloud access key id", ("ltai",), START + r"LTAI[A-Za-z0-9]{12,}", GITLEAKS + "alibaba-access-key-id"
     ),
-    RedactionRule(
-        "Tencent Cloud secret id",
-        ("akid",),
-        START + r"AKID[A-Za-z0-9]{32,}",
-        SCANNERS,
-    ),
+    RedactionRule("Tencent Cloud secret id", ("akid",), START + r"AKID[A-Za-z0-9]{32,}", SCANNERS),
     RedactionRule("Volcengine access key id", ("aklt",), START + r"AKLT[A-Za-z0-9_=-]{20,}", SCANNERS),
     RedactionRule(
         "Azure AD client secret",
@@ -330,55 +325,25 @@ RULES = (
         GITLEAKS + "doppler-api-token, postman-api-token; Docker: " + SCANNERS,
     ),
     RedactionRule("age", ("age-secret-key-",), START + r"AGE-SECRET-KEY-1[A-Z0-9]{50,}", GITLEAKS + "age-secret-key"),
-    RedactionRule(
+    _address(
         "webhook of Slack",
         ("hooks.slack.com/",),
-        rf"(?P<keep>hooks\.slack\.com/)(?:services|workflows|triggers)/{URL_REST}",
+        r"(?P<keep>hooks\.slack\.com/)(?:services|workflows|triggers)/",
         GITLEAKS + "slack-webhook-url",
     ),
-    RedactionRule(
-        "webhook of Feishu and Lark",
-        ("/open-apis/bot/",),
-        rf"(?P<keep>/open-apis/bot/)(?:v2/)?hook/{URL_REST}",
-        ADDRESS,
-    ),
-    RedactionRule(
-        "webhook of Feishu flows",
-        ("/flow/api/trigger-webhook/",),
-        rf"(?P<keep>/flow/api/trigger-webhook/){URL_REST}",
-        ADDRESS,
-    ),
-    RedactionRule(
-        "webhook of DingTalk",
-        ("oapi.dingtalk.com/robot/",),
-        rf"(?P<keep>oapi\.dingtalk\.com/robot/send\?){URL_REST}",
-        ADDRESS,
-    ),
-    RedactionRule(
-        "webhook of WeCom",
-        ("/cgi-bin/webhook/",),
-        rf"(?P<keep>/cgi-bin/webhook/\w{{1,20}}\?){URL_REST}",
-        ADDRESS,
-    ),
-    RedactionRule(
-        "webhook of Discord",
-        ("/api/webhooks/",),
-        rf"(?P<keep>/api/webhooks/){URL_REST}",
-        ADDRESS,
-    ),
-    RedactionRule(
+    _address("webhook of Feishu and Lark", ("/open-apis/bot/",), r"(?P<keep>/open-apis/bot/)(?:v2/)?hook/"),
+    _address("webhook of Feishu flows", ("/flow/api/trigger-webhook/",), r"(?P<keep>/flow/api/trigger-webhook/)"),
+    _address("webhook of DingTalk", ("oapi.dingtalk.com/robot/",), r"(?P<keep>oapi\.dingtalk\.com/robot/send\?)"),
+    _address("webhook of WeCom", ("/cgi-bin/webhook/",), r"(?P<keep>/cgi-bin/webhook/\w{1,20}\?)"),
+    _address("webhook of Discord", ("/api/webhooks/",), r"(?P<keep>/api/webhooks/)"),
+    _address(
         "webhook of Teams",
         ("webhook.office.com/", "outlook.office.com/"),
-        rf"(?P<keep>(?:webhook|outlook)\.office\.com/webhook(?:b2)?/){URL_REST}",
+        r"(?P<keep>(?:webhook|outlook)\.office\.com/webhook(?:b2)?/)",
         GITLEAKS + "microsoft-teams-webhook",
     ),
-    RedactionRule(
-        "webhook of Zapier",
-        ("hooks.zapier.com/",),
-        rf"(?P<keep>hooks\.zapier\.com/hooks/){URL_REST}",
-        ADDRESS,
-    ),
-    RedactionRule("ServerChan", ("ftqq.com/",), rf"(?P<keep>ftqq\.com/){URL_REST}", ADDRESS),
+    _address("webhook of Zapier", ("hooks.zapier.com/",), r"(?P<keep>hooks\.zapier\.com/hooks/)"),
+    _address("ServerChan", ("ftqq.com/",), r"(?P<keep>ftqq\.com/)"),
 )
 
 

@@ -7,7 +7,6 @@ sections every unknown key is one.
 
 from __future__ import annotations
 
-import difflib
 import os
 import string
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
 
-from barograph.base.errors import SettingsError
+from barograph.base.errors import SettingsError, did_you_mean
 from barograph.base.files.mounts import default_spool, is_remote
 from barograph.base.formatting import to_plain
 
@@ -33,6 +32,10 @@ VOCABULARIES = ("roll", "trl", "trinity")
 MEMORIES = ("all", "cpu", "none")
 STOP_SEVERITIES = ("warning", "critical")
 FUNCTION = cast(type, Callable)
+KIND_NAMES: dict[type, str] = {
+    str: "a string", int: "an integer", float: "a number", bool: "true or false", list: "a list", tuple: "a tuple",
+    FUNCTION: "a function", os.PathLike: "a path", Mapping: "a mapping",
+}  # fmt: skip
 SWITCHES = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 """How the environment says true and false."""
 
@@ -290,7 +293,7 @@ def _settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
         "spool": _spool(given.get("spool"), dir),
     }
     for url in completed["engines"]:
-        engine_url(url)
+        checked_url("engines", url)
     if completed.get("finding_webhook"):
         checked_url("finding_webhook", completed["finding_webhook"])
     if completed.get("server"):
@@ -298,11 +301,6 @@ def _settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     if "doctor" not in completed and any(completed.get(name) for name in NEEDING_DOCTOR):
         completed["doctor"] = True
     return Settings(**completed, trackers=trackers)
-
-
-def engine_url(url: Any) -> SplitResult:
-    """Return the parts of an engine's URL; raise SettingsError if it is none."""
-    return checked_url("engines", url)
 
 
 def server_url(url: Any) -> str:
@@ -367,13 +365,10 @@ def _from_trinity(data: Mapping[str, Any]) -> dict[str, Any]:
     ours: dict[str, Any] = {}
     if monitor.get("monitor_type"):
         ours["track_with"] = monitor["monitor_type"]
-        ours["tracker_kwargs"] = _checked(
-            BY_NAME["tracker_kwargs"], monitor.get("monitor_args") or {}, "monitor.monitor_args"
-        )
-    if monitor.get("detailed_stats") is not None:
-        ours["detailed_stats"] = _checked(
-            BY_NAME["detailed_stats"], monitor["detailed_stats"], "monitor.detailed_stats"
-        )
+        args = monitor.get("monitor_args") or {}
+        ours["tracker_kwargs"] = _checked(BY_NAME["tracker_kwargs"], args, "monitor.monitor_args")
+    if (detailed := monitor.get("detailed_stats")) is not None:
+        ours["detailed_stats"] = _checked(BY_NAME["detailed_stats"], detailed, "monitor.detailed_stats")
     return ours
 
 
@@ -457,7 +452,7 @@ def _checked(setting: Setting, value: Any, key: str | None = None) -> Any:
     # True is an int in Python, but ``rank: true`` is a mistake.
     wrong_bool = isinstance(value, bool) and bool not in setting.kinds and object not in setting.kinds
     if not isinstance(value, setting.kinds) or wrong_bool:
-        expected = " or ".join(_kind_name(kind) for kind in setting.kinds)
+        expected = " or ".join(KIND_NAMES[kind] for kind in setting.kinds)
         got = _type_or_value(key, value)
         raise SettingsError(f"{key}: expected {expected}, got {got}")
     if isinstance(value, list | tuple) and not all(isinstance(word, str) for word in value):
@@ -521,16 +516,15 @@ def _resolve_node(node: Any) -> Any:
 
 def _reject_near_misses(data: Mapping[str, Any]) -> None:
     for key in data:
-        if key not in TOP_KEYS and (near := difflib.get_close_matches(str(key), TOP_KEYS, 1, 0.88)):
-            raise SettingsError(f"unknown key {key!r}: did you mean {near[0]!r}?")
+        if key not in TOP_KEYS and (hint := did_you_mean(key, TOP_KEYS, cutoff=0.88)):
+            raise SettingsError(f"unknown key {key!r}: {hint}")
 
 
 def _reject_unknown(section: str, given: Iterable[Any], known: Iterable[str], what: str = "") -> None:
     known = list(known)
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"expected {what or 'one of'}: {', '.join(known)}"
+            hint = did_you_mean(key, known, f"expected {what or 'one of'}: {', '.join(known)}", cutoff=0.5)
             raise SettingsError(f"{section}: unknown key {key!r}; {hint}")
 
 
@@ -541,19 +535,6 @@ def _reject_unresolved(name: str, value: Any) -> None:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             _reject_unresolved(f"{name}.{key}", inner)
-
-
-def _kind_name(kind: type) -> str:
-    names: dict[type, str] = {
-        str: "a string",
-        int: "an integer",
-        float: "a number",
-        bool: "true or false",
-        list: "a list",
-        tuple: "a tuple",
-        FUNCTION: "a function",
-    }
-    return names.get(kind, "a path" if kind is os.PathLike else "a mapping")
 
 
 def _type_or_value(key: str, value: Any) -> str:

@@ -6,8 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from barograph.catalogue import declarations, registry
-from barograph.catalogue.declarations import DATA, inspect
+from barograph.catalogue import registry
+from barograph.catalogue.build import declarations
+from barograph.catalogue.build.declarations import DATA, inspect
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     Path(registry.COMPILED_FILE).write_text(declarations.encode(declared), encoding="utf-8")
     registry.load_compiled.cache_clear()
-    from barograph.catalogue.reference_pages import write  # reads the file that was just written
+    from barograph.catalogue.build.reference_pages import write  # reads the file that was just written
 
     for path in (registry.COMPILED_FILE, *write(options.docs)):
         print(path)
@@ -41,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _coverage(folder: Path) -> int:
-    from barograph.catalogue import reference_pages
+    from barograph.catalogue.build import reference_pages
 
     found = reference_pages.measure_coverage(folder)
     for one in found:

@@ -103,12 +103,10 @@ def list_meanings(name: str, lang: str = "en", source: str | None = None) -> lis
             _, sources = found.setdefault(candidate.match.metric.id, (candidate.match, []))
             sources.extend(each for each in sources_of(candidate.bits & bits) if each not in sources)
     ordered = sorted(found.values(), key=lambda each: len(each[0].metric.about.get(lang)))
-    return [_listed(match, sources, lang) for match, sources in ordered]
-
-
-def _listed(match: Match, sources: list[str], lang: str) -> NameMeaning:
-    metric = match.metric
-    return NameMeaning(", ".join(sources), metric.id, metric.title.get(lang), metric.about.get(lang))
+    return [
+        NameMeaning(", ".join(sources), match.metric.id, match.metric.title.get(lang), match.metric.about.get(lang))
+        for match, sources in ordered
+    ]
 
 
 def _explanation(name: str, match: Match, recognition: Recognition, lang: str) -> Explanation:

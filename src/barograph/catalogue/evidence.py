@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from barograph.catalogue.sources import (
-    ALIKE,
-    HEIRS,
     SIGNS,
     TRL_PREFIXES,
     NameShape,
+    heirs_of,
+    joined_bits,
     producer_bits,
     source_bits,
     sources_of,
@@ -232,9 +232,9 @@ class Evidence:
         """Drop the frameworks that add no name of this run to those of the framework that they are built on."""
         idle = {
             heir
-            for base, heirs in (*HEIRS.items(), *ALIKE.items())
-            for heir in heirs
-            if base in producers and self._only(producer_bits(heir), producer_bits(base)) < 1.0
+            for base in producers
+            for heir in heirs_of(base)
+            if self._only(producer_bits(heir), producer_bits(base)) < 1.0
         }
         return tuple(producer for producer in producers if producer not in idle)
 
@@ -265,7 +265,7 @@ class Evidence:
                 bits |= source_bits(source)
         for producer in dict.fromkeys(source.partition("/")[0] for source in self._configured):
             configured = [source for source in self._configured if source.partition("/")[0] == producer]
-            bits |= producer_bits(producer) & ~_joined_bits(configured)
+            bits |= producer_bits(producer) & ~joined_bits(map(source_bits, configured))
         return bits
 
     @cached_property
@@ -295,12 +295,8 @@ class Evidence:
     @cached_property
     def configured(self) -> int:
         """The bits of the sources that the config or a mark shows, and of those that are built on them; 0 for none."""
-        bits = _joined_bits(self._configured)
-        for source in self._configured:
-            producer = source.partition("/")[0]
-            for heir in (*HEIRS.get(producer, ()), *ALIKE.get(producer, ())):
-                bits |= producer_bits(heir)
-        return bits
+        heirs = [heir for source in self._configured for heir in heirs_of(source.partition("/")[0])]
+        return joined_bits((*map(source_bits, self._configured), *map(producer_bits, heirs)))
 
     def why_impossible(self, bits: int) -> Text | None:
         """Return a sentence about the sources that are impossible."""
@@ -310,13 +306,6 @@ class Evidence:
             lacks = ", ".join(name for name in SIGNS[source].always if name not in self._present)
             return Text(f"{source} also logs {lacks}; this run does not.", f"{source} 还会记录 {lacks}，该实验没有。")
         return None
-
-
-def _joined_bits(sources: Iterable[str]) -> int:
-    bits = 0
-    for source in sources:
-        bits |= source_bits(source)
-    return bits
 
 
 def _is_only(known: int, bits: int, others: int) -> bool:

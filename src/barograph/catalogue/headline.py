@@ -23,10 +23,14 @@ class HeadlineValue:
     others: tuple[str, ...] = ()
 
 
-@cache
 def headlines() -> tuple[Headline, ...]:
     """Return the headline values in the order in which they are shown."""
-    return tuple(Headline(*each) for each in load_compiled().headline)
+    return load_compiled().headlines
+
+
+def crucial_values() -> tuple[Headline, ...]:
+    """Return the values that show whether a run is healthy."""
+    return load_compiled().crucial
 
 
 @cache

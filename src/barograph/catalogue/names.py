@@ -1,16 +1,29 @@
 """Recognition of logged names: every metric that a name can mean, by the sources that write it.
 
-``resolution`` decides between these meanings with what else is known about a run.
+They are found in a trie by path segment. ``resolution`` decides between these meanings with what else is known about a
+run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from barograph.catalogue.registry import REGISTRY, Filled, Found, fill, is_open
+from barograph.catalogue.registry import (
+    PIECE,
+    REGISTRY,
+    Filled,
+    Key,
+    NameEntry,
+    expand,
+    fill,
+    is_many,
+    is_open,
+    placeholder_kind,
+)
 from barograph.catalogue.sources import TRL_PREFIXES, NameShape, Rank, heir_bits, own_bits, source_bits, sources_of
 from barograph.catalogue.spec import ERAS, PRODUCERS, Metric, MetricName
 
@@ -73,6 +86,10 @@ class Recognition:
     def match(self) -> Match | None:
         """The first match when all matches are of one metric, else None."""
         return self.matches[0] if len(self.metrics) == 1 else None
+
+
+Found = tuple[NameEntry, str, str]
+"""A declared name that a name fits, and the prefix and suffix that were stripped from the name."""
 
 
 class Candidate(NamedTuple):
@@ -186,20 +203,178 @@ def _plainest(found: tuple[Found, ...], places: list[int]) -> Iterator[int]:
         yield place
 
 
+_NO_LIMIT = 1 << 30
+
+
+class _Node:
+    """A node of the trie. A name has at least ``least`` and at most ``most`` segments below it."""
+
+    __slots__ = ("digits", "has_placeholders", "keys", "least", "literal", "many", "mixed", "most", "one")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, _Node] = {}
+        # By the first character of the segment, which spares most expressions; "" where it is a placeholder's.
+        self.mixed: dict[str, dict[str, tuple[re.Pattern[str], _Node]]] = {}
+        self.digits: dict[str, _Node] = {}
+        self.one: dict[str, _Node] = {}
+        self.many: dict[str, _Node] = {}
+        self.keys: list[tuple[Key, Filled]] = []
+        self.least, self.most = _NO_LIMIT, 0
+        self.has_placeholders = False
+
+    def add(self, segments: list[str], key: Key, chosen: Filled) -> None:
+        """Store a key under the segments of a pattern."""
+        endless = max((at for at, segment in enumerate(segments) if is_many(segment)), default=-1)
+        node = self
+        for at, segment in enumerate(segments):
+            node.widen(len(segments) - at, at <= endless)
+            node = node.child(segment)
+        node.widen(0, False)
+        node.keys.append((key, chosen))
+
+    def widen(self, below: int, endless: bool) -> None:
+        """Widen the limits for a pattern with so many segments below this node."""
+        if below < self.least:
+            self.least = below
+        if endless:
+            self.most = _NO_LIMIT
+        elif below > self.most:
+            self.most = below
+
+    def child(self, segment: str) -> _Node:
+        """Return the node below, for one segment of a pattern; make it when it is missing."""
+        if "{" not in segment:
+            found = self.literal.get(segment)
+            if found is None:
+                found = self.literal[segment] = _Node()
+            return found
+        self.has_placeholders = True
+        whole = PIECE.fullmatch(segment)
+        if whole is None:
+            start = "" if segment[0] == "{" else segment[0]
+            return self.mixed.setdefault(start, {}).setdefault(segment, (_mixed(segment), _Node()))[1]
+        branches = {"many": self.many, "digits": self.digits}.get(placeholder_kind(whole[1]), self.one)
+        return branches.setdefault(whole[1], _Node())
+
+
+class Trie:
+    """Patterns by path segment. A look-up follows the segments of the name: its cost hardly grows with the patterns.
+
+    The part below a first segment is built when a name first begins with it: most processes use few of them.
+    ``patterns`` returns the patterns that begin with a segment; for "", those with a placeholder in it.
+    """
+
+    __slots__ = ("_nodes", "_patterns", "_placed")
+
+    def __init__(self, patterns: Callable[[str], Sequence[tuple[str, Key]]]) -> None:
+        self._patterns = patterns
+        self._nodes: dict[str, _Node] = {}
+        # What the first placeholder may be. Those that may be anything are under "".
+        self._placed: dict[str, list[tuple[str, Filled, Key]]] = {}
+        for spelled, chosen, key in _spelled_choices(patterns("")):
+            head = spelled.partition("/")[0]
+            self._placed.setdefault("" if "{" in head else head, []).append((spelled, chosen, key))
+
+    def find(self, name: str) -> list[tuple[Key, Filled]]:
+        """Return every key whose pattern the name fits, with the values of the placeholders."""
+        found: list[tuple[Key, Filled]] = []
+        segments = name.split("/")
+        for head in ("", segments[0]) if segments[0] else ("",):
+            node = self._nodes.get(head) or self._built(head)
+            if node is not None:
+                _walk(node, segments, 0, len(segments), (), found)
+        return found
+
+    def _built(self, head: str) -> _Node | None:
+        patterns = [*(_spelled_choices(self._patterns(head)) if head else ()), *self._placed.get(head, ())]
+        if not patterns:
+            return None
+        node = _Node()
+        for spelled, chosen, key in patterns:
+            node.add(spelled.split("/"), key, chosen)
+        # Without a lock: threads that build it at the same time get equal nodes, and one of them stays.
+        return self._nodes.setdefault(head, node)
+
+
+def _spelled_choices(patterns: Sequence[tuple[str, Key]]) -> Iterator[tuple[str, Filled, Key]]:
+    for pattern, key in patterns:
+        for spelled, chosen in expand(pattern):
+            yield spelled, chosen, key
+
+
+@lru_cache(maxsize=1)
+def _trie(version: int) -> Trie:
+    return Trie(REGISTRY.patterns)
+
+
+def _mixed(segment: str) -> re.Pattern[str]:
+    parts = PIECE.split(segment)
+    return re.compile("".join(re.escape(p) if i % 2 == 0 else _group(p) for i, p in enumerate(parts)))
+
+
+def _group(name: str) -> str:
+    return rf"(?P<{name}>\d+)" if placeholder_kind(name) == "digits" else f"(?P<{name}>[^/]+?)"
+
+
+def _walk(node: _Node, segments: list[str], at: int, end: int, filled: Filled, found: list[tuple[Key, Filled]]) -> None:
+    # Without the limits a placeholder for many segments would try every split of the name.
+    while node.least <= end - at <= node.most:
+        if at == end:
+            found.extend([(key, filled + chosen) for key, chosen in node.keys])
+            return
+        if node.has_placeholders:
+            _walk_placeholders(node, segments, at, end, filled, found)
+        child = node.literal.get(segments[at])
+        if child is None:
+            return
+        node, at = child, at + 1
+
+
+def _mixed_of(node: _Node, segment: str) -> list[tuple[re.Pattern[str], _Node]]:
+    """Return the expressions of a node that a segment may fit, by its first character."""
+    found: list[tuple[re.Pattern[str], _Node]] = []
+    for start in ("", segment[:1]):
+        if start in node.mixed and segment:
+            found.extend(node.mixed[start].values())
+    return found
+
+
+def _walk_placeholders(
+    node: _Node, segments: list[str], at: int, end: int, filled: Filled, found: list[tuple[Key, Filled]]
+) -> None:
+    segment = segments[at]
+    for expression, child in _mixed_of(node, segment) if node.mixed else ():
+        fits = expression.fullmatch(segment)
+        if fits:
+            _walk(child, segments, at + 1, end, filled + tuple(fits.groupdict().items()), found)
+    if node.digits and segment.isdecimal():
+        for name, child in node.digits.items():
+            _walk(child, segments, at + 1, end, (*filled, (name, segment)), found)
+    if node.one and segment:
+        left = end - at - 1
+        for name, child in node.one.items():
+            if child.least <= left <= child.most:
+                _walk(child, segments, at + 1, end, (*filled, (name, segment)), found)
+    for name, child in node.many.items():
+        # The limits of the child leave few ends that are worth a try.
+        for stop in range(max(at + 1, end - child.most), end - child.least + 1):
+            _walk(child, segments, stop, end, (*filled, (name, "/".join(segments[at:stop]))), found)
+
+
 def _find(name: str) -> tuple[list[Found], list[Filled]]:
     """Return the declared names that a name fits, and the values of their placeholders."""
-    trie = REGISTRY.trie
-    hits = trie.find(name)
+    trie = _trie(REGISTRY.version)
+    hits = _hits(trie, name)
     if "{" in name:
         hits += _spelled_out(name)
     if "@" in name or ":" in name or name.startswith(TRL_PREFIXES):
         for stem, prefix, suffix, producers in _stripped(name):
-            hits += [
-                ((entry, prefix, suffix), values)
-                for (entry, _, _), values in trie.find(stem)
-                if entry.name.producer in producers
-            ]
+            hits += [hit for hit in _hits(trie, stem, prefix, suffix) if hit[0][0].name.producer in producers]
     return [one for one, _ in hits], [values for _, values in hits]
+
+
+def _hits(trie: Trie, name: str, prefix: str = "", suffix: str = "") -> list[tuple[Found, Filled]]:
+    return [((REGISTRY.entry(key), prefix, suffix), filled) for key, filled in trie.find(name)]
 
 
 def _spelled_out(name: str) -> Iterator[tuple[Found, Filled]]:

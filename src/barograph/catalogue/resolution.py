@@ -14,7 +14,15 @@ from typing import Any
 
 from barograph.catalogue.evidence import ConfigFacts, Evidence
 from barograph.catalogue.names import Candidate, Match, shaped
-from barograph.catalogue.sources import ALIKE, COMMON, HEIRS, NameShape, producer_bits, producers_of, source_bits
+from barograph.catalogue.sources import (
+    COMMON,
+    NameShape,
+    heirs_of,
+    joined_bits,
+    producer_bits,
+    producers_of,
+    source_bits,
+)
 from barograph.catalogue.spec import FRAMEWORKS, MetricName, Text
 
 Series = Callable[[str], Iterable[float]]
@@ -160,13 +168,6 @@ def _number_of(name: MetricName) -> tuple[float | None, bool, bool]:
     return factor, difference.factor is None and "sign" in difference.kinds, difference.comparable
 
 
-def _bits_of(resolution: Resolution) -> int:
-    bits = 0
-    for candidate in resolution.candidates:
-        bits |= candidate.bits
-    return bits
-
-
 class RunNames:
     """The names of a run, each with its meaning.
 
@@ -285,9 +286,8 @@ class RunNames:
     def _own(self) -> int:
         """The bits of the sources that the run is of."""
         bits = producer_bits(self.producer) if self.producer in FRAMEWORKS else 0
-        for source in (self._given, self._prior):
-            bits |= source_bits(source) if source is not None else 0
-        return bits
+        stated = [source_bits(source) for source in (self._given, self._prior) if source is not None]
+        return joined_bits((bits, *stated))
 
     def _settle(self) -> None:
         """Exclude the trainers that the values of a KL contradict, for all names."""
@@ -298,10 +298,10 @@ class RunNames:
             if name.rpartition("/")[2] == "kl" and name not in self._taught:
                 before = self._resolution(name, by_values=False)
                 after = self._resolution(name)
-                kept = _bits_of(after)
+                kept = _bits_of(after.candidates)
                 same = sum(map(producer_bits, producers_of(kept)))
                 self._decided.clear()
-                self._evidence.refute(_bits_of(before) & ~kept & same)
+                self._evidence.refute(_bits_of(before.candidates) & ~kept & same)
                 self._resolved[name] = after
 
     def _resolution(self, name: str, by_values: bool = True) -> Resolution:
@@ -332,10 +332,14 @@ class RunNames:
 
 def _likeliest(equals: list[str]) -> str | None:
     """Return the framework of equals that the others are built on; None where two are not related."""
-    heirs = {heir for base in equals for heir in (*HEIRS.get(base, ()), *ALIKE.get(base, ()))}
+    heirs = {heir for base in equals for heir in heirs_of(base)}
     own = [producer for producer in equals if producer not in heirs]
     with_framework = [producer for producer in own if producer not in _WITHOUT_FRAMEWORK] or own
     return with_framework[0] if len(with_framework) == 1 else None
+
+
+def _bits_of(candidates: Iterable[Candidate]) -> int:
+    return joined_bits(candidate.bits for candidate in candidates)
 
 
 def _with_bits(candidate: Candidate, bits: int) -> Candidate:
@@ -402,10 +406,7 @@ class _Narrowing:
 
     @property
     def _bits(self) -> int:
-        bits = 0
-        for candidate in self.left:
-            bits |= candidate.bits
-        return bits
+        return _bits_of(self.left)
 
     def _keep(self, bits: int, reason: Callable[[], Text | None] | None) -> None:
         kept = tuple(one._replace(bits=one.bits & bits) for one in self.left if one.bits & bits)

@@ -6,11 +6,13 @@ the sources that know a name are one integer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import operator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from barograph.catalogue.spec import ERAS, FRAMEWORKS, OURS, PRODUCERS, CatalogueError, MetricName, Text, unknown
+from barograph.catalogue.spec import ERAS, FRAMEWORKS, OURS, PRODUCERS, CatalogueError, Text, unknown
 
 TRL_PREFIXES = ("train/", "eval/", "eval_", "test/", "test_")
 """Prefixes that transformers adds to the keys of an evaluation, and its tracker integrations to every key."""
@@ -108,6 +110,17 @@ SIGNS = {
     "torchtune/async": SourceSigns(("train_worker_training/loss", "train_worker_training/ratios")),
     "openrlhf": SourceSigns((), (("micro_rollout_batch_size", ()),)),
 }
+
+
+def heirs_of(producer: str) -> tuple[str, ...]:
+    """Return the frameworks that write names of another one as well."""
+    return (*HEIRS.get(producer, ()), *ALIKE.get(producer, ()))
+
+
+def joined_bits(each: Iterable[int]) -> int:
+    """Return the bits of all sources together."""
+    return functools.reduce(operator.or_, each, 0)
+
 
 _ALL = [(producer, era) for producer in PRODUCERS for era in ERAS.get(producer, ("",))]
 
@@ -221,8 +234,3 @@ def _version_bits(producer: str, word: str) -> int:
 def _version(text: str) -> tuple[int, ...]:
     digits = ["".join(filter(str.isdigit, part)) for part in text.lstrip("v").split(".")]
     return tuple(int(part) for part in digits if part)
-
-
-def writes(name: MetricName, bits: int) -> bool:
-    """Return whether one of the sources writes a name."""
-    return bool(bits & (own_bits(name.producer, name.era) | heir_bits(name.producer)))

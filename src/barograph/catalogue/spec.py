@@ -9,62 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
-from barograph.base.errors import BarographError
-
-
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """A value that the overview of a run shows first, and the metrics it can be taken from, the best first."""
-
-    key: str
-    title: Text
-    metrics: tuple[str, ...]
-
+from barograph.base.errors import BarographError, did_you_mean
 
 FAMILIES = (
-    "validation",
-    "value",
-    "reward",
-    "tokens",
-    "policy",
-    "evaluation",
-    "ppo",
-    "sft",
-    "system",
-    "time",
-    "engine",
-    "memory",
-    "rollout",
-    "eval",
-    "pipeline",
-    "sample",
-    "custom",
-)
+    "validation", "value", "reward", "tokens", "policy", "evaluation", "ppo", "sft", "system", "time",
+    "engine", "memory", "rollout", "eval", "pipeline", "sample", "custom",
+)  # fmt: skip
 
 POPULATIONS = (
-    "tokens",
-    "sequences",
-    "episodes",
-    "groups",
-    "tasks",
-    "runs",
-    "samples",
-    "shards",
-    "ranks",
-    "devices",
-    "processes",
-    "engines",
-    "hosts",
-    "phases",
-    "updates",
-    "steps",
-    "calls",
-    "run",
-)
+    "tokens", "sequences", "episodes", "groups", "tasks", "runs", "samples", "shards", "ranks", "devices",
+    "processes", "engines", "hosts", "phases", "updates", "steps", "calls", "run",
+)  # fmt: skip
 
 QUANTILES = ("p1", "p10", "p50", "p90", "p99")
 
@@ -117,21 +75,9 @@ ERAS = {
 """Eras of the frameworks, the likeliest first: versions, dates, trainers or modes in which names differ."""
 
 KINDS = (
-    "sign",
-    "estimator",
-    "unit",
-    "population",
-    "denominator",
-    "window",
-    "mask",
-    "reducer",
-    "ddof",
-    "moment",
-    "clamp",
-    "sentinel",
-    "sum",
-    "meaning",
-)
+    "sign", "estimator", "unit", "population", "denominator", "window", "mask", "reducer", "ddof", "moment",
+    "clamp", "sentinel", "sum", "meaning",
+)  # fmt: skip
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
@@ -153,6 +99,8 @@ class Text:
         """Return the text in a language."""
         return self.zh if lang == "zh" else self.en
 
+
+NO_TEXT = Text("", "")
 
 PLAIN_LOOK = Text(
     "There is no general rule: compare it with your earlier runs.", "没有通用的判断标准：请与自己以前的实验比较。"
@@ -184,11 +132,6 @@ class MetricName:
     producer: str
     era: str = ""
     difference: Difference | None = None
-
-    @property
-    def same(self) -> bool:
-        """Whether a number under this name is the metric itself."""
-        return self.difference is None
 
     @property
     def factor(self) -> float | None:
@@ -241,6 +184,19 @@ class Placeholder:
     choices: tuple[tuple[str, Text], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """A value that is shown first, or one that shows whether a run is healthy, and how it looks there.
+
+    It is taken from the first of its metrics that the run has.
+    """
+
+    key: str
+    title: Text
+    metrics: tuple[str, ...]
+    meaning: Text = NO_TEXT
+
+
 # Compared and hashed by identity: metrics are keys of caches, and comparing all their texts would be slow.
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Metric:
@@ -253,13 +209,13 @@ class Metric:
     family: str
     title: Text
     about: Text
-    formula: Text  # may be empty for a metric that barograph does not compute
     unit: str
-    population: str
-    statistic: str
-    state: str
-    look: Text  # how the curve of a healthy run looks
-    next: Text  # where to look when it does not
+    population: str = "steps"
+    statistic: str = "other"
+    state: str = "none"
+    formula: Text = NO_TEXT  # given for every metric that barograph computes
+    look: Text = PLAIN_LOOK  # how the curve of a healthy run looks
+    next: Text = PLAIN_NEXT  # where to look when it does not
     direction: str = "none"
     healthy: Band | None = None
     needs: tuple[str, ...] = ()
@@ -270,10 +226,6 @@ class Metric:
     traps: tuple[Trap, ...] = ()
     related: tuple[RelatedMetric, ...] = ()
 
-    def __post_init__(self) -> None:
-        for problem in problems(self):
-            raise CatalogueError(f"metric {self.id!r}: {problem}")
-
     def __repr__(self) -> str:
         return f"Metric({self.id!r})"
 
@@ -281,18 +233,6 @@ class Metric:
     def placeholders(self) -> tuple[str, ...]:
         """The names between braces in the id, in order."""
         return placeholders(self.id)
-
-
-_DEFAULTS = {field.name: field.default for field in fields(Metric) if field.default is not MISSING}
-
-
-def unchecked_metric(values: dict[str, Any]) -> Metric:
-    """Return a metric without checking it, which takes most of the time of making one."""
-    # Neither ``__init__``, which checks, nor assignment, which a frozen class refuses.
-    metric = object.__new__(Metric)
-    for name, value in (_DEFAULTS | values).items():
-        object.__setattr__(metric, name, value)
-    return metric
 
 
 def placeholders(pattern: str) -> tuple[str, ...]:
@@ -307,11 +247,8 @@ def inputs(need: str) -> tuple[str, ...]:
 
 def unknown(what: str, word: str, known: Iterable[str]) -> str:
     """Return the message about an unknown word, with the nearest known one or all of them."""
-    import difflib
-
     words = [each for each in known if each]
-    near = difflib.get_close_matches(word, words, 1, 0.4)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(words))}"
+    hint = did_you_mean(word, words, f"known are {', '.join(sorted(words))}", cutoff=0.4)
     return f"unknown {what} {word!r}, {hint}"
 
 
@@ -396,8 +333,6 @@ PLACEHOLDER = "{domain}"
 
 MAX_LABEL = 64  # characters
 
-_FIELDS = tuple(field.name for field in fields(Metric))
-
 
 def has_domains(metric: Metric) -> bool:
     """Return whether barograph computes a metric by domain: of the data part, and not a quantile."""
@@ -420,17 +355,16 @@ def clean_label(given: object) -> str:
 @lru_cache(maxsize=1 << 14)  # 64 domains of every metric, in two vocabularies
 def of_domain(metric: Metric, domain: str = PLACEHOLDER) -> Metric:
     """Return a metric of one domain, or of any with the placeholder for the label."""
-    values = {name: getattr(metric, name) for name in _FIELDS}
     ours = (name for name in metric.names if name.producer.startswith("barograph"))
-    values |= {
-        "id": f"{metric.id}{BY}{domain}",
-        "title": Text(f"{metric.title.en}, by domain", f"{metric.title.zh}（按领域）"),
-        "about": Text(f"{metric.about.en} Of the sequences of one domain.", f"{metric.about.zh}只统计某一领域的序列。"),
-        "needs": (*metric.needs, "domains"),
-        "names": tuple(replace(name, pattern=f"{name.pattern}{BY}{domain}") for name in ours),
-        "crucial": False,
-        "healthy": None,
-        "traps": (),
-        "related": (),
-    }
-    return unchecked_metric(values)
+    return replace(
+        metric,
+        id=f"{metric.id}{BY}{domain}",
+        title=Text(f"{metric.title.en}, by domain", f"{metric.title.zh}（按领域）"),
+        about=Text(f"{metric.about.en} Of the sequences of one domain.", f"{metric.about.zh}只统计某一领域的序列。"),
+        needs=(*metric.needs, "domains"),
+        names=tuple(replace(name, pattern=f"{name.pattern}{BY}{domain}") for name in ours),
+        crucial=False,
+        healthy=None,
+        traps=(),
+        related=(),
+    )

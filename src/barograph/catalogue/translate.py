@@ -8,7 +8,7 @@ from barograph.catalogue.names import Match, recognise
 from barograph.catalogue.registry import REGISTRY, Filled, fill, vocabulary_name
 from barograph.catalogue.sources import check_source
 from barograph.catalogue.spec import OURS, CatalogueError, Metric, MetricName, RelatedMetric, Text, placeholders
-from barograph.catalogue.suggestions import nearest
+from barograph.catalogue.user_metrics import nearest
 
 
 @dataclass(frozen=True, slots=True)

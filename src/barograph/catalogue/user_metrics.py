@@ -1,29 +1,33 @@
-"""A user's own metrics: declared in code, or described in ``names.yaml``.
+"""A user's own metrics: declared in code, or described in ``names.yaml``; and suggestions for unknown names.
 
-That file is beside the runs, or in the user's config directory::
+The file is beside the runs, or in the user's config directory::
 
     my/kl: policy/kl_loss            # the id of the metric that it is
     my/score:
       about: share of right answers
       unit: fraction
       better: higher
+
+Suggested are known names that are similar, by the groups of three letters that they share, and a guess of unit and
+direction from the form of a name, where that is safe.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
+from heapq import nlargest
 from pathlib import Path
 from typing import Any
 
 from barograph.catalogue.names import Match
 from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.spec import (
-    PLAIN_LOOK,
-    PLAIN_NEXT,
     TAUGHT,
     Band,
     CatalogueError,
@@ -32,7 +36,6 @@ from barograph.catalogue.spec import (
     RelatedMetric,
     Text,
     Trap,
-    unchecked_metric,
     unknown,
 )
 
@@ -69,11 +72,11 @@ def define(
         family,
         _text(title or id),
         _text(about),
-        _text(formula or _AS_LOGGED),
         unit,
         population,
         statistic,
         state,
+        _text(formula or _AS_LOGGED),
         look=_text(look) if look else _NO_LOOK,
         next=_text(next) if next else _NO_NEXT,
         direction=direction,
@@ -211,28 +214,20 @@ def _described(name: str, given: Mapping[str, Any]) -> Metric:
     about, better = str(given["about"]), str(given.get("better", "none"))
     if better not in (*_BETTER, "none"):
         raise CatalogueError(unknown("direction", better, _BETTER))
-    metric = unchecked_metric({
-        "id": f"taught/{name}",
-        "family": "custom",
-        "title": Text(name, name),
-        "about": Text(about, about),
-        "formula": Text("", ""),
-        "unit": str(given.get("unit", "1")),
-        "population": "steps",
-        "statistic": "other",
-        "state": "none",
-        "look": PLAIN_LOOK,
-        "next": PLAIN_NEXT,
-        "direction": better,
-    })  # fmt: skip
+    metric = Metric(
+        id=f"taught/{name}",
+        family="custom",
+        title=Text(name, name),
+        about=Text(about, about),
+        unit=str(given.get("unit", "1")),
+        direction=better,
+    )
     REGISTRY.teach(metric)
     return metric
 
 
 def template(unknown_names: Iterable[str], ambiguous: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Iterator[str]:
     """Yield the lines of a file to fill in: an entry for each name, with what its form suggests."""
-    from barograph.catalogue.suggestions import guess, nearest
-
     for name, meanings in ambiguous.items():
         options = " or ".join(f"{id} ({', '.join(sources)})" for id, sources in meanings.items())
         yield f"{_quoted(name)}:\n  is:  # {options}"
@@ -255,3 +250,100 @@ def _quoted(name: str) -> str:
 
 
 _WORDS_OF_YAML = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
+
+
+_PLACEHOLDER = re.compile(r"\{\w+\}")
+
+_SEPARATORS = re.compile(r"[^a-z0-9/]")
+
+_ENOUGH = 0.12  # similarity from which on a name is shown
+
+
+def nearest(name: str, count: int = 5) -> list[str]:
+    """Return known names that are similar to a name, the closest first."""
+    # The version is part of the caches' keys: ``define`` adds names.
+    return list(_nearest(name, count, REGISTRY.version))
+
+
+@lru_cache(maxsize=1 << 12)
+def _nearest(name: str, count: int, version: int) -> tuple[str, ...]:
+    index, groups = _index(version), _groups(name)
+    total = sum(index.weights.get(group, index.unseen) for group in groups)
+    shared: dict[str, float] = defaultdict(float)
+    for group in groups & index.weights.keys():
+        for known in index.names[group]:
+            shared[known] += index.weights[group]
+    scores = {known: both / (total + index.totals[known] - both) for known, both in shared.items()}
+    # A name that ends with the wanted one was meant, whatever its family.
+    best = nlargest(count, scores, key=lambda known: (known.endswith(f"/{name}"), scores[known], -len(known), known))
+    return tuple(known for known in best if scores[known] >= _ENOUGH)
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """Known names by their groups of letters. Rare groups say more, so they weigh more."""
+
+    names: dict[str, list[str]]
+    weights: dict[str, float]
+    unseen: float  # weight of a group that no name has
+    totals: dict[str, float]  # weight of all groups of a name
+
+
+@lru_cache(maxsize=1)
+def _index(version: int) -> _Index:
+    found = {entry.name.pattern: _groups(entry.name.pattern) for entry in REGISTRY.entries()}
+    names: dict[str, list[str]] = defaultdict(list)
+    for name, groups in found.items():
+        for group in groups:
+            names[group].append(name)
+    weights = {group: math.log((len(found) + 1) / len(having)) for group, having in names.items()}
+    totals = {name: sum(map(weights.__getitem__, groups)) for name, groups in found.items()}
+    return _Index(names, weights, math.log(len(found) + 1), totals)
+
+
+def _groups(name: str) -> set[str]:
+    # Without underscores, since one framework's policykl is the policy_kl of another.
+    letters = f"/{_SEPARATORS.sub('', _PLACEHOLDER.sub('', name.lower()))}/"
+    return {letters[place : place + 3] for place in range(len(letters) - 2)}
+
+
+_RULES: tuple[tuple[str, str, str, str], ...] = (
+    # The first expression that fits decides: family, unit and the better direction.
+    (r"(tokens|tok)(_per_|/)(sec(ond)?|s)$|(^|[/_])tps$", "system", "tokens/s", "higher"),
+    (r"samples(_per_|/)(sec(ond)?|s)$", "system", "samples/s", "higher"),
+    (r"(_per_|/)(sec(ond)?|s)$", "system", "", "higher"),
+    (r"(^|[/_.])(ms|milliseconds)$", "time", "ms", "none"),
+    (r"^(time|timing|timing_s|timeperf)/|(^|[/_.])(s|sec|secs|seconds|time)$", "time", "seconds", "none"),
+    (r"(^|[/_.])(gb|gib)$", "memory", "GiB", "none"),
+    (r"(^|[/_.])(mb|mib)$", "memory", "MiB", "none"),
+    (r"(^|[/_.])bytes$", "memory", "bytes", "none"),
+    (r"(^|[/_.])(frac|fraction)$", "", "fraction", "none"),
+    (r"(^|[/_.])(pct|percent)$", "", "percent", "none"),
+    (r"(^|[/_.])(count|num|total)$|(^|[/_.])(num|n)_\w+$", "", "count", "none"),
+    (r"(^|[/_.])(loss)(/(mean|avg))?$", "", "", "lower"),
+    (r"(^|[/_.])(accuracy|acc)(/(mean|avg))?$", "", "fraction", "higher"),
+    (r"(^|[/_.])(reward|score|return)(/(mean|avg))?$", "reward", "reward", "higher"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What the form of a name suggests; empty where it suggests nothing. It is shown as guessed, and never judged."""
+
+    family: str
+    unit: str
+    direction: str
+
+
+@cache
+def _compiled(expression: str) -> re.Pattern[str]:
+    return re.compile(expression)
+
+
+@lru_cache(maxsize=1 << 14)
+def guess(name: str) -> Guess | None:
+    """Return what the form of a name suggests, or None."""
+    for expression, family, unit, direction in _RULES:
+        if _compiled(expression).search(name.lower()):
+            return Guess(family, unit, direction)
+    return None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from barograph.catalogue.crucial import CRUCIAL, CrucialValue
-from barograph.catalogue.spec import Text
+from barograph.catalogue.headline import crucial_values
+from barograph.catalogue.spec import Headline, Text
 from barograph.diagnosis.rule import Case, number
 from barograph.journal.findings import SEVERITIES, Finding
 from barograph.metrics.tracks import Track
@@ -77,7 +77,7 @@ def signs_of(case: Case, found: Sequence[Finding], unmeasured: Iterable[Note]) -
     by_metric = {track.metric: track for track in case.tracks.values() if len(track)}
     reasons = {note.rule: note.text for note in unmeasured}
     signs: list[Sign] = []
-    for crucial in CRUCIAL:
+    for crucial in crucial_values():
         track = next((by_metric[id] for id in crucial.metrics if id in by_metric), None)
         if track is not None and all(sign.metric != track.metric for sign in signs):
             word, text = _judged(crucial, track, list(_about(crucial, track, found)), reasons)
@@ -87,16 +87,14 @@ def signs_of(case: Case, found: Sequence[Finding], unmeasured: Iterable[Note]) -
     return tuple(signs)
 
 
-def _about(crucial: CrucialValue, track: Track, found: Iterable[Finding]) -> Iterator[Finding]:
+def _about(crucial: Headline, track: Track, found: Iterable[Finding]) -> Iterator[Finding]:
     """Yield the findings about a crucial value, the worst first."""
     for finding in sorted(found, key=lambda one: (-SEVERITIES.index(one.severity), one.onset)):
         if finding.rule in RULES_OF[crucial.key] or (finding.rule == "nonfinite" and track.name in finding.evidence):
             yield finding
 
 
-def _judged(
-    crucial: CrucialValue, track: Track, about: Sequence[Finding], reasons: Mapping[str, Text]
-) -> tuple[str, Text]:
+def _judged(crucial: Headline, track: Track, about: Sequence[Finding], reasons: Mapping[str, Text]) -> tuple[str, Text]:
     serious = [finding for finding in about if finding.is_open and finding.severity in OF_SEVERITY]
     if serious:
         text = _nonfinite(track) if serious[0].rule == "nonfinite" else serious[0].text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from bisect import insort
 from collections import Counter
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barograph.base.displayed import Displayed
-from barograph.base.errors import MetricNotFoundError
+from barograph.base.errors import MetricNotFoundError, did_you_mean
 from barograph.base.files.directory_watch import FolderChanges
 from barograph.base.formatting import counted, encodable
 from barograph.base.model import (
@@ -344,7 +343,8 @@ class View(Displayed):
         """
         found = self.find_series(name, role, rank, attempt)
         if found is None:
-            raise MetricNotFoundError(f"run {self.id} has no metric {name!r}" + _nearest(name, self.names()))
+            hint = _nearest(name, self.names())
+            raise MetricNotFoundError(f"run {self.id} has no metric {name!r}; {hint}")
         return found
 
     def find_series(
@@ -588,5 +588,4 @@ def _limits(attempts: list[Attempt]) -> list[int | None]:
 
 
 def _nearest(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, 3, 0.5)
-    return f"; did you mean {' or '.join(near)}?" if near else f"; it has {counted(len(names), 'metric')}"
+    return did_you_mean(name, names, f"it has {counted(len(names), 'metric')}", count=3, cutoff=0.5, quoted=str)

@@ -21,8 +21,8 @@ from barograph.base.model import RunInfo, Sample, Status, Writer
 from barograph.base.problems import Problems, guarded
 from barograph.base.process.background import BackgroundThread
 from barograph.base.process.distributed import ProcessGroup
-from barograph.base.process.environment import describe_environment
 from barograph.base.process.exit_status import call_on_exit, cancel_on_exit, crash_status
+from barograph.base.process.identity import describe_environment
 from barograph.base.redaction import Redactor
 from barograph.base.scalars import classify, packable
 from barograph.base.settings import Settings, plain_config

@@ -17,7 +17,7 @@ from barograph.catalogue.names import Match
 from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import BY, Metric, Text, split_domain
-from barograph.catalogue.suggestions import Guess, guess
+from barograph.catalogue.user_metrics import Guess, guess
 
 STATISTICS = ("mean", "max", "min")
 

@@ -16,8 +16,7 @@ from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.resolution import Resolution, RunNames
 from barograph.catalogue.sources import all_sources, signs_of
 from barograph.catalogue.spec import FRAMEWORKS, OURS
-from barograph.catalogue.suggestions import nearest
-from barograph.catalogue.user_metrics import FILE, config_file, template
+from barograph.catalogue.user_metrics import FILE, config_file, nearest, template
 from barograph.importers.summary import beside
 
 

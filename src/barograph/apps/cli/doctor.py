@@ -5,7 +5,6 @@ summed up by rule.
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -16,7 +15,7 @@ from barograph.answers.fleet.configs import ConfigIndex
 from barograph.answers.records import versioned
 from barograph.apps.cli.arguments import Command, add_json, add_language, directory, runs_at
 from barograph.apps.terminal.output import Progress, print_document, print_json, print_problem, say
-from barograph.base.errors import BarographError, RunNotFoundError
+from barograph.base.errors import BarographError, RunNotFoundError, did_you_mean
 from barograph.base.formatting import counted, describe_error
 from barograph.catalogue.spec import Text
 from barograph.catalogue.user_metrics import names_files
@@ -181,10 +180,7 @@ def _explain(options: argparse.Namespace) -> int:
     from barograph.diagnosis.rules import RULES
 
     if options.explain != "all" and options.explain not in RULES:
-        import difflib
-
-        near = difflib.get_close_matches(options.explain, RULES, 3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "list all with --explain all"
+        hint = did_you_mean(options.explain, RULES, "list all with --explain all", count=3, quoted=str)
         raise BarographError(f"no rule {options.explain!r}; {hint}")
     chosen = list(RULES.values()) if options.explain == "all" else [RULES[options.explain]]
     if options.json:
@@ -300,8 +296,8 @@ def _values(runs: Sequence[Glance], by: str | None, index: ConfigIndex, problems
     configs = _known_or_read(runs, index.known, index.read, index.save, Progress("reading configs"), problems)
     keys = sorted({key for config in configs.values() for key in config})
     if by not in keys and configs:
-        near = difflib.get_close_matches(by, [*FACTS, *keys], 3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"give {', '.join(FACTS)} or a key of the config"
+        otherwise = f"give {', '.join(FACTS)} or a key of the config"
+        hint = did_you_mean(by, [*FACTS, *keys], otherwise, count=3, quoted=str)
         raise BarographError(f"no run has a config with {by!r}; {hint}")
     return {path: config.get(by) for path, config in configs.items()}
 

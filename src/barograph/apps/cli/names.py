@@ -15,7 +15,7 @@ from barograph.apps.terminal.output import print_document, print_json, say
 from barograph.catalogue.describe import families
 from barograph.catalogue.sources import check_source
 from barograph.catalogue.spec import PRODUCERS
-from barograph.catalogue.suggestions import guess, nearest
+from barograph.catalogue.user_metrics import guess, nearest
 
 if TYPE_CHECKING:
     from barograph.catalogue.resolution import RunNames
@@ -133,8 +133,6 @@ def run_names(options: argparse.Namespace) -> int:
 
 
 def _record(names: RunNames) -> dict[str, object]:
-    from barograph.catalogue.suggestions import guess, nearest
-
     matches = {name: names.match(name) for name in names.known}
     return {
         "names": len(names.names),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from barograph.base.errors import SettingsError
+from barograph.base.errors import SettingsError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +53,7 @@ class DemoConfig:
         known = {field.name: field for field in fields(self)}
         for name, value in changes.items():
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                raise SettingsError(
-                    f"demo: unknown hyperparameter {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-                )
+                raise SettingsError(f"demo: unknown hyperparameter {name!r}{did_you_mean(name, known, before='; ')}")
             if not _fits(value, getattr(self, name), nullable="None" in str(known[name].type)):
                 raise SettingsError(f"demo: {name} must be {_kind(getattr(self, name))}; got {value!r}")
         config = replace(self, **changes)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from barograph.apps.demo.config import DemoConfig
-from barograph.base.errors import SettingsError
+from barograph.base.errors import SettingsError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,6 @@ SICK_RUNS: dict[str, SickRun] = {
 def sick_config(config: DemoConfig, name: str) -> DemoConfig:
     """Return the configuration with the fault of a sick run."""
     if name not in SICK_RUNS:
-        near = difflib.get_close_matches(name, SICK_RUNS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, SICK_RUNS, before="; ", quoted=str)
         raise SettingsError(f"--sick must be one of {', '.join(SICK_RUNS)}; got {name!r}{hint}")
     return config.changed(SICK_RUNS[name].changes)

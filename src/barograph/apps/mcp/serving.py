@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +11,7 @@ from barograph.apps.mcp.answer import ToolAnswer, bounded, plain_text, shortened
 from barograph.apps.mcp.runs import ProjectRuns, ServedRuns, ToolError
 from barograph.apps.mcp.tool import Progress, Tool
 from barograph.base import __version__
-from barograph.base.errors import BarographError, RequestError
+from barograph.base.errors import BarographError, RequestError, did_you_mean
 from barograph.base.formatting import describe_error
 from barograph.delivery.transfer.tokens import EVERYTHING, Grant, TokenFile
 
@@ -119,8 +118,7 @@ def _offered(offered: Mapping[str, Tool], name: str) -> Tool:
         return offered[name]
     if name in tools(writes=True):
         raise ToolError(f"{name} writes, and this server only reads: start it with --write, and use a token that may")
-    near = difflib.get_close_matches(name, offered, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(offered)}"
+    hint = did_you_mean(name, offered, f"there are {', '.join(offered)}", quoted=str)
     raise ToolError(f"no tool {name[:80]!r}; {hint}")
 
 

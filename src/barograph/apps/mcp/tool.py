@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,6 +10,7 @@ from typing import Any
 from barograph.answers.schemas import Schema
 from barograph.apps.mcp.answer import ToolAnswer
 from barograph.apps.mcp.runs import ServedRuns, ToolError
+from barograph.base.errors import did_you_mean
 
 
 def is_match(name: str, wanted: str | None) -> bool:
@@ -103,5 +103,4 @@ class Tool:
         return {name: given.get(name, schema.get("default")) for name, schema in self.arguments.items()}
 
     def _near(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self.arguments, 1)
-        return f"did you mean {near[0]!r}?" if near else f"it has {', '.join(self.arguments)}"
+        return did_you_mean(name, self.arguments, f"it has {', '.join(self.arguments)}")

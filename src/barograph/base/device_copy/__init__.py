@@ -1,6 +1,6 @@
 """Copies between an accelerator and the host that nothing waits for.
 
-`triton_launcher` starts kernels with little work on the host, `gathering_triton` is the kernel that reads scalars.
+`triton_kernels` starts kernels with little work on the host, and has the one that reads scalars.
 """
 
 from __future__ import annotations
@@ -187,30 +187,16 @@ class DeviceCopy:
 
     def _receive(self, buffer: PinnedBuffer, receive: Callable[[PinnedBuffer], Any]) -> None:
         self._buffer = buffer
-        try:
-            self._host = receive(buffer)
-        except Exception:
-            _keep(buffer)
-            raise
+        self._host = _kept_on_error(buffer, receive)
 
     def ready(self) -> bool:
         """Return whether the values are on the host, without waiting."""
-        if self._buffer is None:
-            return True
-        try:
-            return self._buffer.arrived()
-        except Exception:
-            _keep(self._buffer)
-            raise
+        return self._buffer is None or bool(_kept_on_error(self._buffer, PinnedBuffer.arrived))
 
     def wait(self) -> Any:
         """Return the tensor on the host, waiting for the device if necessary."""
         if self._buffer is not None:
-            try:
-                self._buffer.wait()
-            except Exception:
-                _keep(self._buffer)
-                raise
+            _kept_on_error(self._buffer, PinnedBuffer.wait)
         return self._host
 
     def values(self) -> list[Any]:
@@ -287,6 +273,15 @@ def _capture_mode_exchange() -> Callable[[Any], Any]:
     except (OSError, AttributeError):
         return lambda mode: None
     return found
+
+
+def _kept_on_error(buffer: PinnedBuffer, use: Callable[[PinnedBuffer], Any]) -> Any:
+    """Use a buffer; after an error of the device it is kept."""
+    try:
+        return use(buffer)
+    except Exception:
+        _keep(buffer)
+        raise
 
 
 def _keep(buffer: PinnedBuffer) -> None:

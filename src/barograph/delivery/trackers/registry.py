@@ -5,7 +5,6 @@ It has the built-in ones, those of other packages' entry points, and the check f
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -13,7 +12,7 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from barograph.base.errors import TrackerError
+from barograph.base.errors import TrackerError, did_you_mean
 from barograph.recording.tracker import Tracker
 
 
@@ -71,8 +70,7 @@ def _find(name: str) -> Any:
                 return point.load()
             except ImportError as problem:
                 raise TrackerError(f"tracker {name!r} cannot be imported from {point.value}: {problem}") from problem
-    near = difflib.get_close_matches(name, names(), 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known trackers: {', '.join(names())}"
+    hint = did_you_mean(name, names(), f"known trackers: {', '.join(names())}")
     raise TrackerError(f"unknown tracker {name!r}: {hint}")
 
 
@@ -88,7 +86,5 @@ def _check_arguments(name: str, kind: Any, kwargs: Mapping[str, Any]) -> None:
         return
     for given in kwargs:
         if given not in parameters:
-            near = difflib.get_close_matches(given, parameters, 1, 0.5)
-            expected = ", ".join(parameters) or "no arguments"
-            hint = f"did you mean {near[0]!r}?" if near else f"expected {expected}"
+            hint = did_you_mean(given, parameters, f"expected {', '.join(parameters) or 'no arguments'}", cutoff=0.5)
             raise TrackerError(f"tracker {name!r}: unknown argument {given!r}; {hint}")

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from barograph.base.device_copy.triton_launcher import Launcher, named_tuple
+from barograph.base.device_copy.triton_kernels import Launcher, named_tuple
 from barograph.metrics.formulas.channels import Bound
 from barograph.metrics.formulas.sequences import MAX_PERIOD, MIN_STRETCH
 from barograph.metrics.formulas.table import REDUCED_SLOTS, SAMPLES, STORED, WEIGHT, SequenceTable

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from barograph.base.device_copy.gathering_triton import KINDS as DTYPES
-from barograph.base.device_copy.triton_launcher import Launcher, named_tuple
+from barograph.base.device_copy.triton_kernels import KINDS as DTYPES
+from barograph.base.device_copy.triton_kernels import Launcher, named_tuple
 from barograph.metrics.formulas.table import FILLED, STORED, UNKNOWN, SequenceTable
 
 

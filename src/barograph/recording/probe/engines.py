@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 from barograph.base.errors import EngineError
 from barograph.base.formatting import describe_error, duration
 from barograph.base.problems import Problems
-from barograph.base.settings import engine_url
+from barograph.base.settings import checked_url
 from barograph.recording.context import Recording
 from barograph.recording.probe.engine_metrics import EngineAverages, Exposition, read, readings
 
@@ -238,7 +238,7 @@ class Engines:
         Only the first process of a role reads engines: all processes of a training run the same script, and each engine
         must count once.
         """
-        recording, parts = self._recording, engine_url(url)
+        recording, parts = self._recording, checked_url("engines", url)
         recording.redactor.redact({"password": parts.password, **dict(parse_qsl(parts.query))})  # learns them
         if recording.writer.rank > 0 or recording.settings.engine_seconds <= 0:
             return

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
+from barograph.base.errors import did_you_mean
 from barograph.base.model import Sample
 from barograph.base.scalars import Rejection, to_float
 from barograph.journal.format.tokens import MAX_ARRAYS, MAX_TOKENS
@@ -130,14 +130,14 @@ def _is_chat(value: Any) -> bool:
 
 def _further(name: Any, value: Any) -> Any:
     """Return the value of a field that is no field of a sample, as a column of its own."""
-    near = _misspelt(str(name))
-    return Rejection(f"not a field of a sample (did you mean {near!r}?)") if near else _scalar(value)
+    hint = _field_hint(str(name))
+    return Rejection(f"not a field of a sample ({hint})") if hint else _scalar(value)
 
 
 @lru_cache(maxsize=256)  # all samples of a run have the same few columns
-def _misspelt(name: str) -> str | None:
-    """Return the field that a name is nearly the same as."""
-    return next(iter(difflib.get_close_matches(name, FIELDS, 1, MISSPELT)), None)
+def _field_hint(name: str) -> str:
+    """Return the question about the field that a name is nearly the same as."""
+    return did_you_mean(name, FIELDS, cutoff=MISSPELT)
 
 
 def _scalar(value: Any) -> Any:

@@ -34,7 +34,7 @@ from barograph.catalogue.describe import describe
 from barograph.catalogue.headline import headlines
 from barograph.catalogue.sources import check_source
 from barograph.catalogue.spec import CatalogueError
-from barograph.catalogue.suggestions import nearest
+from barograph.catalogue.user_metrics import nearest
 from barograph.journal.samples.query import Query
 
 Arguments = dict[str, Any]

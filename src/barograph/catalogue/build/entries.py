@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from barograph.catalogue.spec import (
-    PLAIN_LOOK,
-    PLAIN_NEXT,
+    NO_TEXT,
     QUANTILES,
     Band,
     Difference,
@@ -27,7 +26,6 @@ from barograph.catalogue.spec import (
     Text,
     Trap,
     problems,
-    unchecked_metric,
     unknown,
 )
 
@@ -137,6 +135,20 @@ def _with_inherited(entry: Entry, entries: Mapping[str, Entry], report: Report) 
     return inherited | entry.values
 
 
+def read_text(name: str, value: object, report: Report, or_else: str = "") -> Text | None:
+    """Return a text that is written out in both languages; None, with a report, for anything else."""
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        report(f"{name} needs the keys en and zh{or_else}")
+        return None
+    check_keys(value, {"en", "zh"}, lambda problem: report(f"{name}: {problem}"))
+    return Text(value.get("en", ""), value.get("zh", ""))
+
+
+def writers(by: str | Iterable[str]) -> list[str]:
+    """Return the writers that are stated, of which there may be one."""
+    return [by] if isinstance(by, str) else list(by)
+
+
 class _Maker:
     """Makes metrics of one entry: it resolves references and reports the mistakes of the entry."""
 
@@ -165,7 +177,7 @@ class _Maker:
         fields["related"] = tuple(self._related(values, statistic))
         if statistic is not None:
             fields |= _of_statistic(fields, statistic, labels[f"statistics.{statistic}"], "state" in values)
-        return unchecked_metric(fields)
+        return Metric(**fields)
 
     def _own(self, values: Table, statistic: str) -> Table:
         own: Table = values.get(statistic, {})
@@ -177,14 +189,10 @@ class _Maker:
         if isinstance(value, str):
             if value not in self._scope.texts:
                 self._report(f"{name}: {unknown('text', value, self._scope.texts)}")
-                return Text("?", "?")  # not empty, which would be reported once more
+                return Text("?", "?")  # here and below not empty, which would be reported once more
             value = self._scope.texts[value]
             self._scope.used.add(id(value))
-        if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-            self._report(f"{name} needs the keys en and zh, or the name of a shared text")
-            return Text("?", "?")
-        check_keys(value, {"en", "zh"}, lambda problem: self._report(f"{name}: {problem}"))
-        return Text(value.get("en", ""), value.get("zh", ""))
+        return read_text(name, value, self._report, ", or the name of a shared text") or Text("?", "?")
 
     def _formula(self, value: object) -> Text:
         """Return a formula; one string serves both languages."""
@@ -213,8 +221,7 @@ class _Maker:
         for item in self._list(values, "names", statistic):
             pattern = str(item.get("name", "")).replace("{stat}", statistic or "{stat}")
             difference = self._difference(values, pattern, item["differs"]) if "differs" in item else None
-            by = item.get("by", "")
-            for writer in [by] if isinstance(by, str) else by:
+            for writer in writers(item.get("by", "")):
                 producer, _, era = writer.partition("/")
                 yield MetricName(pattern, producer, era, difference)
 
@@ -241,7 +248,7 @@ class _Maker:
 def _of_statistic(fields: Table, statistic: str, label: dict[str, Text], has_state: bool) -> Table:
     """Return the fields of a group's metric that follow from its statistic."""
     title, about, formula = fields["title"], fields["about"], fields["formula"]
-    heading, note = label["title"], label.get("note", Text("", ""))
+    heading, note = label["title"], label.get("note", NO_TEXT)
     in_formula = label["formula"]
     if formula.en == formula.zh:  # a formula without words is the same in both languages
         in_formula = Text(in_formula.en, in_formula.en)
@@ -295,7 +302,7 @@ def read_versions(folder: Path) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     for file in sorted(folder.glob("*.toml")):
         for log in tomllib.loads(file.read_text(encoding="utf-8")).get("logs", ()):
-            for writer in [log["by"]] if isinstance(log["by"], str) else log["by"]:
+            for writer in writers(log["by"]):
                 versions = found.setdefault(writer.partition("/")[0], [])
                 versions += [log["version"]] if log["version"] not in versions else []
     return {producer: ", ".join(versions) for producer, versions in found.items()}
@@ -307,8 +314,7 @@ class _Reader:
     def __init__(
         self, log: Table, differences: Mapping[str, Table], units: Mapping[str, Text], used: set[str], report: Report
     ) -> None:
-        by = log.get("by", "")
-        self._writers = [by] if isinstance(by, str) else list(by)
+        self._writers = writers(log.get("by", ""))
         self._family = log.get("family", "system")
         self._differences = differences
         self._units = units
@@ -365,20 +371,14 @@ class _Reader:
             say(unknown("unit", unit, self._units))
         own = choice if "id" not in values or "<" in values["id"] else ""  # with an id of its own a name is a spelling
         added, added_zh = (f" ({own})", f"（{own}）") if own else ("", "")
-        metric = unchecked_metric({
-            "id": id or _plain_id(self._writers[0].partition("/")[0], name),
-            "family": values.get("family", self._family),
-            "title": Text(title.rstrip(".") + added, title_zh + added_zh),
-            "about": Text(rest or f"{title.rstrip('.')}.", rest_zh or f"{title_zh}。"),
-            "formula": Text("", ""),
-            "unit": unit,
-            "population": "steps",
-            "statistic": "other",
-            "state": "none",
-            "look": PLAIN_LOOK,
-            "next": PLAIN_NEXT,
-            "direction": values.get("better", "none"),
-        })  # fmt: skip
+        metric = Metric(
+            id=id or _plain_id(self._writers[0].partition("/")[0], name),
+            family=str(values.get("family", self._family)),
+            title=Text(title.rstrip(".") + added, title_zh + added_zh),
+            about=Text(rest or f"{title.rstrip('.')}.", rest_zh or f"{title_zh}。"),
+            unit=unit,
+            direction=values.get("better", "none"),
+        )
         for problem in problems(metric):
             say(problem)
         return metric

@@ -16,11 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from barograph.catalogue.crucial import CRUCIAL
-from barograph.catalogue.declarations import DATA
+from barograph.catalogue.build.declarations import DATA
+from barograph.catalogue.build.entries import read_versions
 from barograph.catalogue.describe import MENTION, band_text, eras, facts, families, label, name_lines, related_notes
-from barograph.catalogue.entries import read_versions
-from barograph.catalogue.registry import REGISTRY
+from barograph.catalogue.registry import REGISTRY, load_compiled
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.sources import COMMON
 from barograph.catalogue.spec import FRAMEWORKS, CatalogueError, Metric, Text
@@ -86,61 +85,7 @@ FILES = {"en": "metrics.md", "zh": "metrics.zh.md"}
 
 _SUFFIXES = ("mean", "max", "min", "std")
 
-_TOP = Text(
-    """# Metrics
-
-<!-- made by python -m barograph.catalogue build; edit src/barograph/catalogue/data, not this file -->
-
-[中文](metrics.zh.md)
-
-Every metric that barograph knows, by family: its definition and formula, how it looks in a healthy run, where to look
-next, its names in other frameworks and how their numbers differ. `barograph explain NAME` prints the same on a
-terminal, for any name below.
-
-**Names.** barograph writes the vocabularies `roll`, `trl` and `trinity`; a metric that a vocabulary has no name for is
-written under its id. The meaning of a name depends on its writer: `barograph:roll` is barograph writing ROLL's
-vocabulary, `roll` is ROLL's own code. Where versions or trainers of a framework differ, the era follows after a slash
-([below](#eras)).
-
-**`vocabulary` and `source`.** `vocabulary=` in `barograph.init` chooses the names under which barograph writes what it
-computes itself. `source=` states whose code computed the numbers that you log: a framework, with trainer and version if
-wanted (`trl/rloo`, `verl/0.9`). `barograph.open(..., source=)` and `--source` state it for a run that has been
-recorded, and the page remembers the one that is chosen in its view Names. Without it the other names of the run, its
-config and the values decide; a name that they do not decide is ambiguous, and nothing is judged by it.
-`barograph explain NAME --run RUN` tells what a name is in a run, and why.
-
-**Your own names.** `barograph names RUN` prints the names that barograph does not know, as YAML to fill in. Saved as
-`names.yaml` beside the runs, or in `~/.config/barograph/`, it is read by every command and by the page, which
-has the same list in its view Names; `barograph.define` does the same for the process that calls it.
-
-**Symbols.** `=` is the metric itself, `≈` is comparable with the note in mind, `≠` is not comparable. ★ is one of the
-crucial values.
-""",
-    """# 指标
-
-<!-- 由 python -m barograph.catalogue build 生成；请修改 src/barograph/catalogue/data，而不是这个文件 -->
-
-[English](metrics.md)
-
-barograph 能识别的全部指标，按族排列：定义与公式、正常时的表现、接下来看什么、在其他框架中的名字以及数值的差异。
-`barograph explain 名字 --lang zh` 可在终端查看同样的内容，适用于下面任何一个名字。
-
-**名字。** barograph 可按 `roll`、`trl`、`trinity` 三套命名写出指标；某套命名中没有对应名字时，使用指标的 id。
-同一名字的含义取决于由谁写入：`barograph:roll` 是 barograph 按 ROLL 的命名写出的数，`roll` 则是 ROLL 自己的代码记录的。
-同一框架的不同版本或训练器有差异时，在斜杠后注明版本（[见文末](#eras)）。
-
-**`vocabulary` 与 `source`。** `barograph.init` 的 `vocabulary=` 决定 barograph 用哪套名字写出它计算的指标；`source=`
-说明你记录的数由谁的代码计算：写框架名，需要时加上训练器与版本（`trl/rloo`、`verl/0.9`）。
-对已记录的实验，可用 `barograph.open(..., source=)` 或 `--source` 指定，也可在页面的“指标名”中选定，页面会记住。
-不指定时，由该实验的其他名字、配置与数值判断；仍无法判断的名字视为有歧义，不据此给出判断。
-`barograph explain 名字 --run RUN` 说明某个名字在该实验中的含义及依据。
-
-**自己的名字。** `barograph names RUN` 以 YAML 列出 barograph 不认识的名字，供填写。保存为实验目录旁的 `names.yaml`，
-或放在 `~/.config/barograph/` 下，所有命令与页面都会读取；`barograph.define` 则为调用它的进程定义。
-
-**符号。** `=` 即该指标本身；`≈` 可比，但须注意说明；`≠` 不可比。★ 为关键指标之一。
-""",
-)
+BEGINNINGS = {"en": DATA / "reference_pages.md", "zh": DATA / "reference_pages.zh.md"}
 
 _CRUCIAL = Text(
     "## The crucial values\n\n"
@@ -195,7 +140,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def _page(lang: str) -> Iterator[str]:
-    yield _TOP.get(lang)
+    yield BEGINNINGS[lang].read_text(encoding="utf-8")
     known = [family for family in families(lang) if family[0] != "custom"]  # metrics of the user who builds the page
     yield " · ".join(f"[{title}](#{key})" for key, title, _, _ in known)
     yield from _crucial(lang)
@@ -247,7 +192,7 @@ def _more(metrics: Sequence[Metric], lang: str) -> Iterator[str]:
 
 def _crucial(lang: str) -> Iterator[str]:
     yield f"\n{_CRUCIAL.get(lang)}"
-    for crucial in CRUCIAL:
+    for crucial in load_compiled().crucial:
         places = ", ".join(_link(REGISTRY.metric(id), id) for id in crucial.metrics)
         yield f"| {crucial.title.get(lang)} | {crucial.meaning.get(lang)} | {places} |"
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from barograph.catalogue.entries import (
+from barograph.catalogue.build.entries import (
     GROUP_STATES,
     Entry,
     Report,
@@ -20,15 +21,17 @@ from barograph.catalogue.entries import (
     Table,
     check_keys,
     metrics_of,
+    read_text,
     source_names,
 )
-from barograph.catalogue.registry import _TEXTS
+from barograph.catalogue.registry import _TEXTS, by_first_segment
 from barograph.catalogue.spec import (
     DIRECTIONS,
     ERAS,
     ESTIMATORS,
     FAMILIES,
     KINDS,
+    NO_TEXT,
     PARTS,
     PLAIN_LOOK,
     PLAIN_NEXT,
@@ -43,11 +46,10 @@ from barograph.catalogue.spec import (
     Text,
     missing_languages,
     placeholders,
-    unchecked_metric,
     unknown,
 )
 
-_WORDS = ("id", "family", "unit", "population", "statistic", "state", "direction", "part", "estimator", "crucial")
+_WORDS = ("family", "unit", "population", "statistic", "state", "direction", "part", "estimator", "crucial", "needs")
 
 
 def encode(declared: Declarations) -> str:
@@ -55,22 +57,28 @@ def encode(declared: Declarations) -> str:
     names = [name for metric in declared.metrics for name in metric.names]
     differences = list(dict.fromkeys(name.difference for name in names if name.difference is not None))
     places = {difference: place for place, difference in enumerate(differences, 1)}
-    parts = {
-        "families": [json_line([f.key, *_pair(f.title), *_pair(f.intro)]) for f in declared.families],
-        "labels": [
-            json_line([table, {key: _pair(text) for key, text in texts.items()}])
-            for table, texts in declared.labels.items()
-        ],
-        "placeholders": [
-            json_line([p.name, p.kind, *_pair(p.about), [[value, *_pair(text)] for value, text in p.choices]])
-            for p in declared.placeholders
-        ],
-        "headline": [json_line([h.key, *_pair(h.title), h.metrics]) for h in declared.headline],
-        "differences": [json_line(_encoded_difference(difference)) for difference in differences],
-        "metrics": [json_line(_encoded(metric, places)) for metric in declared.metrics],
+    sections: dict[str, dict[str, Any]] = {
+        "families": {f.key: (astuple(f.title), astuple(f.intro)) for f in declared.families},
+        "labels": {
+            table: {key: astuple(text) for key, text in texts.items()} for table, texts in declared.labels.items()
+        },
+        "placeholders": {placeholder.name: astuple(placeholder) for placeholder in declared.placeholders},
+        "headline": {headline.key: astuple(headline) for headline in declared.headline},
+        "crucial": {headline.key: astuple(headline) for headline in declared.crucial},
+        "differences": {str(place): astuple(difference) for difference, place in places.items()},
+        "metrics": {metric.id: _encoded(metric, places) for metric in declared.metrics},
+        "names": {
+            head: [(pattern, *key) for pattern, key in patterns]
+            for head, patterns in by_first_segment(declared.metrics).items()
+        },
     }
-    sections = [f'"{key}": [\n' + ",\n".join(lines) + "\n]" for key, lines in parts.items()]
-    return "{\n" + ",\n".join(sections) + "\n}\n"
+    return "{\n" + ",\n".join(starmap(_section, sections.items())) + "\n}\n"
+
+
+def _section(name: str, values: dict[str, Any]) -> str:
+    """Return a section with one line for each key, which ``Compiled`` reads one by one."""
+    lines = [f"{json_line(key)}:{json_line(value)}" for key, value in values.items()]
+    return f'"{name}": {{\n' + ",\n".join(lines) + "\n}"
 
 
 def json_line(value: object) -> str:
@@ -80,25 +88,19 @@ def json_line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _pair(text: Text) -> list[str]:
-    return [text.en, text.zh]
-
-
 def _encoded(metric: Metric, places: dict[Difference, int]) -> dict[str, Any]:
     """Return a metric as JSON; empty fields and the advice of plain metrics are left out."""
-    band = metric.healthy
     record: dict[str, Any] = {name: getattr(metric, name) for name in _WORDS}
-    record |= {name: _pair(getattr(metric, name)) for name in _TEXTS}
-    record["healthy"] = None if band is None else [band.low, band.high, *_pair(band.source)]
-    record["needs"] = metric.needs
+    record |= {name: astuple(getattr(metric, name)) for name in _TEXTS}
+    record["healthy"] = None if metric.healthy is None else astuple(metric.healthy)
     record["names"] = [_encoded_name(name, places) for name in metric.names]
-    record["traps"] = [[trap.where, *_pair(trap.note)] for trap in metric.traps]
-    record["related"] = [[r.to, *_pair(r.note), r.comparable, r.fill] for r in metric.related]
+    record["traps"] = [astuple(trap) for trap in metric.traps]
+    record["related"] = [astuple(related) for related in metric.related]
     if (metric.look, metric.next) == (PLAIN_LOOK, PLAIN_NEXT):
         del record["look"], record["next"]
     if not metric.formula.en:
         del record["formula"]
-    return {key: value for key, value in record.items() if value}  # ``unchecked_metric`` fills in the defaults
+    return {key: value for key, value in record.items() if value}
 
 
 def _encoded_name(name: MetricName, places: dict[Difference, int]) -> list[Any]:
@@ -108,13 +110,17 @@ def _encoded_name(name: MetricName, places: dict[Difference, int]) -> list[Any]:
     return written
 
 
-def _encoded_difference(difference: Difference) -> list[Any]:
-    return [difference.kinds, *_pair(difference.note), difference.factor, difference.comparable]
+DATA = Path(__file__).parents[1] / "data"
 
-
-DATA = Path(__file__).with_name("data")
-
-COMMON_FILES = ("families.toml", "labels.toml", "placeholders.toml", "headline.toml", "shared.toml", "coverage.toml")
+COMMON_FILES = (
+    "families.toml",
+    "labels.toml",
+    "placeholders.toml",
+    "headline.toml",
+    "crucial.toml",
+    "shared.toml",
+    "coverage.toml",
+)
 
 _LABELS: dict[str, Iterable[str]] = {
     "units": (),
@@ -150,6 +156,7 @@ class Declarations:
     labels: dict[str, dict[str, Text]] = field(default_factory=dict)
     placeholders: list[Placeholder] = field(default_factory=list)
     headline: list[Headline] = field(default_factory=list)
+    crucial: list[Headline] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)  # of the metrics, by id
 
@@ -202,10 +209,13 @@ def _read_common(files: Mapping[str, Table], found: Declarations) -> None:
     _read_labels(files["labels.toml"], found)
     for name, values in files["placeholders.toml"].items():
         found.placeholders.append(_placeholder(name, values, _reporter(found.problems, "placeholders.toml", name)))
-    for key, values in files["headline.toml"].items():
-        report = _reporter(found.problems, "headline.toml", key)
-        check_keys(values, {"title", "metrics"}, report)
-        found.headline.append(Headline(key, _written(values, "title", report), tuple(values.get("metrics", ()))))
+    for name, headlines in (("headline.toml", found.headline), ("crucial.toml", found.crucial)):
+        for key, values in files[name].items():
+            report = _reporter(found.problems, name, key)
+            check_keys(values, {"title", "metrics", "meaning"}, report)
+            meaning = _written(values, "meaning", report) if headlines is found.crucial else NO_TEXT
+            metrics = tuple(values.get("metrics", ()))
+            headlines.append(Headline(key, _written(values, "title", report), metrics, meaning))
 
 
 def _read_labels(tables: Table, found: Declarations) -> None:
@@ -239,15 +249,10 @@ def _placeholder(name: str, values: Table, report: Report) -> Placeholder:
 
 def _written(values: Table, key: str, report: Report) -> Text:
     """Return a text that is written out in both languages."""
-    value = values.get(key, {})
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        report(f"{key} needs the keys en and zh")
-        return Text("", "")
-    check_keys(value, {"en", "zh"}, lambda problem: report(f"{key}: {problem}"))
-    text = Text(value.get("en", ""), value.get("zh", ""))
-    for problem in missing_languages(key, text):
+    text = read_text(key, values.get(key, {}), report)
+    for problem in missing_languages(key, text) if text is not None else ():
         report(problem)
-    return text
+    return text or NO_TEXT
 
 
 # the families
@@ -315,8 +320,7 @@ def _with_names(metric: Metric, names: Iterable[MetricName]) -> Metric:
         known.setdefault(
             (name.pattern, name.producer, name.era), replace(name, difference=alike.difference) if alike else name
         )
-    values = {field.name: getattr(metric, field.name) for field in fields(Metric)}
-    return unchecked_metric(values | {"names": tuple(known.values())}) if len(known) > len(metric.names) else metric
+    return replace(metric, names=tuple(known.values())) if len(known) > len(metric.names) else metric
 
 
 def _is_alike(one: MetricName, other: MetricName) -> bool:
@@ -360,7 +364,8 @@ def _check_references(found: Declarations) -> None:
         for related in metric.related:
             if related.to not in found.files:
                 report(f"related: {unknown('metric', related.to, found.files)}")
-    for headline in found.headline:
-        for id in headline.metrics:
-            if id not in found.files:
-                found.problems.append(f"headline.toml: {headline.key}: {unknown('metric', id, found.files)}")
+    for file, headlines in (("headline.toml", found.headline), ("crucial.toml", found.crucial)):
+        for headline in headlines:
+            for id in headline.metrics:
+                if id not in found.files:
+                    found.problems.append(f"{file}: {headline.key}: {unknown('metric', id, found.files)}")
