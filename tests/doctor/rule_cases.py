@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-
 from barograph.diagnosis.rules.rule import Case, LoggedAttempt, Rule, RuleReading, Unmeasured, spells
+
 from barograph.metrics.tracks import Track
 
 ROWS = 60

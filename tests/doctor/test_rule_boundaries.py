@@ -6,10 +6,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+from barograph.diagnosis.rules.rule import RULES, Case, Rule, RuleReading, Unmeasured
 from rule_cases import LADDERS, levels_of
 from rule_mutants import Change, changes
-
-from barograph.diagnosis.rules.rule import RULES, Case, Rule, RuleReading, Unmeasured
 
 UNHELD = {
     # No run is on the limit: the number is computed, and no value of it is exactly that.

@@ -19,9 +19,8 @@ from barograph.journal.format.fields import MAX_STEP
 from barograph.journal.format.frames import ROW_HEAD
 from barograph.journal.merge.places_by_step import Places, PlacesByStep, united
 from barograph.journal.segments.contents import joined_payloads
-from barograph.metrics.states import sparse
 from barograph.metrics.states.kinds import KINDS
-from barograph.metrics.states.layout import Layout
+from barograph.metrics.states.layout import Layout, intact_sparse
 
 if TYPE_CHECKING:
     from barograph.journal.merge.measurements import DescribedLayout, RankState
@@ -112,7 +111,7 @@ class _Source:
             new = np.arange(first, self.count)
             if isinstance(self.encoded, Payloads):
                 new = np.array([row for row in new.tolist() if row in self.encoded], np.int64)
-            intact = sparse.intact(*self.encoded.joined_payloads(new), width, ROW_HEAD.size)
+            intact = intact_sparse(*self.encoded.joined_payloads(new), width, ROW_HEAD.size)
             self.damaged.update(new[~intact].tolist())
         return not self.damaged
 

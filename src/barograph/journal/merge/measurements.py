@@ -24,7 +24,7 @@ class RankState:
     rank: int
     layout: int
     vector: Floats | bytes
-    """Bytes where it is encoded (``barograph.metrics.states.sparse``)."""
+    """Bytes where it is encoded (``barograph.metrics.states.layout``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from barograph.base.formatting import describe_error
 from barograph.metrics.batch.arrays import Batch
 from barograph.metrics.batch.completion import completed
 from barograph.metrics.batch.domains import Domains, domain_states
-from barograph.metrics.batch.host import HostSelection
-from barograph.metrics.batch.host_batches import HostBatches
+from barograph.metrics.batch.host import HostBatches, HostSelection
 from barograph.metrics.batch.inputs import Options, Selection, clip_of
 from barograph.metrics.batch.plan import MeasurementPlan, PackedStates, Packing, Part, plan_of
 from barograph.metrics.batch.quantities import BY_STATE, COEFFICIENTS, Data, Quantity

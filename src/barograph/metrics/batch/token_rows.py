@@ -4,7 +4,6 @@ One sequence is chosen for each criterion, and none twice: the first is that of 
 given, the second that of the next one among the others, and so on; further ones are chosen at random. Of equal
 sequences the first is chosen. A sequence with a value that is not finite is the most extreme of all, and one
 without a valid token is never chosen. Where no sequence has what a criterion looks for, any one is taken. A choice
-from barograph.base.arrays import Floats, Floats
 from several batches is the choice from what was chosen from each. A batch whose data part is measured, and which
 has ids, gives the rows of some sequences; the micro-batches of an update complete those with the log-probs and
 entropies of the policy that is trained. A micro-batch finds its sequences by their places, if it is a part of the

@@ -12,8 +12,7 @@ import numpy as np
 from barograph.base.arrays import Floats, Ints
 from barograph.catalogue.registry import REGISTRY, fill, vocabulary_name
 from barograph.metrics.formulas.pass_at_k import TaskScores, mean_majority, powers_below, share_interval
-from barograph.metrics.rollouts.columns import RolloutColumn, suffix_of
-from barograph.metrics.rollouts.gathering import Frame, Gathering
+from barograph.metrics.rollouts.gathering import Frame, Gathering, RolloutColumn, suffix_of
 from barograph.metrics.rollouts.plan import RolloutPlan
 
 Named = Iterator[tuple[str, float]]

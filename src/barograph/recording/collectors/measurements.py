@@ -28,10 +28,8 @@ from barograph.metrics.batch.plan import PackedStates
 from barograph.metrics.batch.step import Measurement, check_part, laid_out
 from barograph.metrics.batch.token_rows import MAX_SEED, MOST_SEQUENCES, Request, TakenTokens
 from barograph.metrics.batch.values import Measured
-from barograph.metrics.states import sparse
-from barograph.metrics.states.layout import Layout
-from barograph.recording.collectors.state_buffer import StateBuffer
-from barograph.recording.context import Collector, Recording
+from barograph.metrics.states.layout import Layout, encode_sparse
+from barograph.recording.context import Collector, Recording, StateBuffer
 
 
 def measured_share(measurement: Measurement, contributes: bool = True) -> Share:
@@ -65,7 +63,7 @@ def _pieces(layout: Layout, vector: NDArray[np.float64]) -> Iterator[bytes]:
     *encoded, (_, slots) = layout.parts
     yield vector[slots].astype("<f8", copy=False).tobytes()
     for _, slots in encoded:
-        piece = sparse.encode(vector[slots])
+        piece = encode_sparse(vector[slots])
         yield len(piece).to_bytes(4, "little") + piece
 
 
@@ -263,7 +261,7 @@ class MeasurementCollector(Collector):
                 journal.record(Kind.LAYOUT, {"layout": str(layout.hash), "entries": layout.entries})
                 self._layouts[layout.hash] = journal.segment.path
         *encoded, (last, last_slots) = whole.parts
-        pieces: list[tuple[int, Any]] = [(layout.hash, sparse.encode(vector[slots])) for layout, slots in encoded]
+        pieces: list[tuple[int, Any]] = [(layout.hash, encode_sparse(vector[slots])) for layout, slots in encoded]
         # A reader knows who contributed by the last one: it has the others then.
         journal.states([*pieces, (last.hash, vector[last_slots].tolist())], step, at)
 

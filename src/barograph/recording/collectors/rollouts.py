@@ -22,8 +22,7 @@ from barograph.metrics.rollouts.plan import RolloutPlan, checked
 from barograph.metrics.rollouts.statistics import StepStatistics, TaskCoverage, pipeline_values, staleness_columns
 from barograph.metrics.rollouts.wire import Encoded, compressed, encode
 from barograph.recording.collectors.rollout_handles import Handle, Rollouts
-from barograph.recording.collectors.state_buffer import StateBuffer
-from barograph.recording.context import Collector, Recording
+from barograph.recording.context import Collector, Recording, StateBuffer
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,9 @@ from barograph.base.files.compression import MAX_VALUES
 from barograph.base.model import MeasuredTokens, Sample
 from barograph.journal.format.samples import MAX_SAMPLE_BYTES, decode, encode, is_readable
 from barograph.recording.context import Collector, Recording
-from barograph.recording.samples.choice import SampleBudget, SampleChoice
+from barograph.recording.samples.choice import SampleBudget, SampleChoice, shortened_sample
 from barograph.recording.samples.parsing import Rejections, rows_of, to_sample
-from barograph.recording.samples.shortening import shortened_sample
-from barograph.recording.samples.tokens import DecodedTokens, GivenAlternatives, TokenDecoder
+from barograph.recording.samples.tokens import DecodedTokens, GivenAlternatives, TokenDecoder, joined
 
 MAX_WAITING = 8
 """Calls that may wait for the thread; a further one is made at once, by the thread that asks for it."""
@@ -224,8 +223,6 @@ class SampleCollector(Collector):
 
     def _write_measured(self, step: int, measured: MeasuredSequences, samples: Mapping[str, Sample]) -> None:
         """Write samples with measured tokens, within a budget of bytes of their own; beyond it, without the tokens."""
-        from barograph.recording.samples.measured_tokens import joined  # needs NumPy
-
         texts: list[bytes] = []
         left, rejected = self._budget.bytes, Rejections()
         for row in measured.fetch()[: self._budget.count]:
