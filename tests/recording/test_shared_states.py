@@ -12,7 +12,7 @@ import pytest
 import barograph
 from barograph.journal.format.frames import Kind
 from barograph.metrics.batch.plan import PackedStates
-from barograph.metrics.batch.step import laid_out
+from barograph.metrics.batch.step_states import laid_out
 from barograph.metrics.states.layout import Layout
 from barograph.recording import context
 from barograph.recording.collectors import measurements

@@ -10,7 +10,7 @@ from barograph.base.arrays import Floats
 from barograph.journal.format.fields import nullable, read_number
 from barograph.metrics.batch.inputs import Options
 from barograph.metrics.batch.quantities import BY_STATE, COEFFICIENTS
-from barograph.metrics.batch.step import Measurement, coefficient_states
+from barograph.metrics.batch.step_states import StepStates, coefficient_states
 from barograph.metrics.batch.values import Measured
 from barograph.metrics.states.layout import Layout
 
@@ -63,7 +63,7 @@ def merge_states(states: Iterable[RankState], layouts: Mapping[int, DescribedLay
     return merged_measurement(states, layouts).finish(vocabulary)
 
 
-def merged_measurement(states: Iterable[RankState], layouts: Mapping[int, DescribedLayout]) -> Measurement:
+def merged_measurement(states: Iterable[RankState], layouts: Mapping[int, DescribedLayout]) -> StepStates:
     """Return the measurement that the states of one step are parts of; raise ValueError as ``merge_states`` does."""
     dense: dict[int, list[Floats]] = {}
     encoded: dict[int, list[bytes]] = {}
@@ -78,8 +78,8 @@ def merged_measurement(states: Iterable[RankState], layouts: Mapping[int, Descri
     # Vectors of one layout first: a few calls of NumPy for each layout, and not one for each state and rank.
     vectors = [(id, layouts[id].layout.merge(alike)) for id, alike in dense.items()]
     vectors += [(id, layouts[id].layout.merge_encoded(alike)) for id, alike in encoded.items()]
-    merged = Measurement()
+    merged = StepStates()
     for id, vector in vectors:
         described = layouts[id]
-        merged.merge(Measurement(states={**described.coefficients, **described.layout.unpack(vector)}))
+        merged.merge(StepStates({**described.coefficients, **described.layout.unpack(vector)}))
     return merged

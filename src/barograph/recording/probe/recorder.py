@@ -13,8 +13,7 @@ from barograph.base.settings import Settings
 from barograph.journal.format.frames import DEVICE_CLOCK
 from barograph.journal.write.writer import JournalWriter
 from barograph.metrics import probe_values
-from barograph.metrics.probe_values import GIB, Names, PhaseNames, Value
-from barograph.metrics.time_intervals import NestedSpan, outer_spans
+from barograph.metrics.probe_values import GIB, Names, NestedSpan, PhaseNames, Value, outer_spans
 from barograph.recording.probe.devices import (
     Accelerators,
     Device,
