@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +48,9 @@ class StepStates:
             self._states = known.joined(states)
         elif states:
             self._states = _merged(known, states)
-        self._missing = _chained(missing, self._missing)
+        # Of two reasons for one metric the newest counts. A plan's are the same object in every step.
+        if missing is not self._missing:
+            self._missing = {**self._missing, **missing} if self._missing else missing
 
     def _merge_coefficients(self, states: Mapping[str, Floats]) -> None:
         """Merge the states of options, which every part of a step may have."""
@@ -79,18 +80,6 @@ class StepStates:
     def finish(self, vocabulary: str) -> Measured:
         """Return the values of the step under the names of a vocabulary."""
         return finished(self.states, vocabulary, self._missing, self._report)
-
-
-def _maps(reasons: Mapping[str, str]) -> list[Any]:
-    return [*reasons.maps] if isinstance(reasons, ChainMap) else [reasons]
-
-
-def _chained(newest: Mapping[str, str], known: Mapping[str, str]) -> Mapping[str, str]:
-    """Return reasons of both; of two for one metric the newest counts. A plan's are the same object in every step."""
-    if newest is known or not known:
-        return newest
-    first, others = (_maps(one) for one in (newest, known))
-    return ChainMap(*first, *[one for one in others if not any(one is other for other in first)])
 
 
 def _merged(known: Mapping[str, Floats], states: Mapping[str, Floats]) -> dict[str, Floats]:
