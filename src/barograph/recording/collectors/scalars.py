@@ -183,11 +183,20 @@ class PhaseCollector(Collector):
     @lazy
     def probe(self) -> Probe:
         """The probe, which records phases."""
+        from barograph.recording.probe.devices import host_memory, host_memory_with_children
         from barograph.recording.probe.recorder import Probe
 
-        recording = self._recording
-        return Probe.from_settings(
-            recording.settings, recording.journal, self._report, recording.began, lambda: recording.processes
+        recording, settings = self._recording, self._recording.settings
+        return Probe(
+            recording.journal,
+            self._report,
+            settings.vocabulary,
+            memory=settings.memory,
+            read_host=host_memory_with_children if settings.memory_children else host_memory,
+            device_count=settings.devices,
+            peak=settings.peak_flops,
+            processes=lambda: recording.processes,
+            created=recording.began,
         )
 
     @property
