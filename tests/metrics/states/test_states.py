@@ -268,7 +268,7 @@ LAYOUT = Layout.from_kinds({"b/mean": MEAN, "a": MOMENTS, "c": EXTREMA, "d": MEA
 def test_a_layout_is_identified_by_its_hash():
     """The same names and kinds, declared in any order, are the same layout."""
     same = Layout.from_kinds({"e": SUM, "d": MEAN, "c": EXTREMA, "b/mean": MEAN, "a": MOMENTS})
-    assert (same, same.hash, Layout.parse(LAYOUT.describe())) == (LAYOUT, LAYOUT.hash, LAYOUT)
+    assert (same, same.hash) == (LAYOUT, LAYOUT.hash)
     assert Layout.from_kinds({"a": MEAN}).hash != Layout.from_kinds({"a": SUM}).hash
     assert Layout.from_kinds({"a": MEAN}).hash == HASH_IN_JOURNALS
     assert LAYOUT.width == 4 + 3 + 5 + 3 + 2
@@ -279,7 +279,7 @@ def test_a_layout_is_identified_by_its_hash():
 def test_vectors_of_many_ranks_merge_without_names(parts: list[list[float]]):
     """Merging vectors equals merging each state, up to rounding, whatever their number."""
     vectors = [
-        LAYOUT.pack({name: KINDS[kind].from_values(part, rank) for name, kind in LAYOUT.entries})
+        np.concatenate([KINDS[kind].from_values(part, rank) for _, kind in LAYOUT.entries])
         for rank, part in enumerate(parts)
     ]
     merged = LAYOUT.unpack(LAYOUT.merge(vectors))
@@ -295,12 +295,3 @@ def test_vectors_are_merged_in_pairs():
     layout = Layout.from_kinds({"sum": SUM})
     merged = layout.merge([SUM.from_values([0.1])] * 4096)
     assert merged.tolist() == [409.6, 0.0]
-
-
-def test_states_not_given_are_empty():
-    """A rank that measured fewer metrics merges with the others."""
-    vector = LAYOUT.merge(
-        [LAYOUT.pack({"d": MEAN.from_values([2.0, 4.0])}), LAYOUT.pack({"e": SUM.from_values([1.0])})]
-    )
-    assert values_of(MEAN, LAYOUT.unpack(vector)["d"]) == {"mean": 3.0}
-    assert isinstance(values_of(MEAN, LAYOUT.unpack(vector)["b/mean"])["mean"], Missing)

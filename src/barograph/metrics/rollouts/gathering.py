@@ -245,11 +245,6 @@ class Gathering:
                 self.reasons[reason] += 1
         return True
 
-    def settle(self) -> None:
-        """Add all queued reports."""
-        with self._lock:
-            self._add_queued()
-
     def merge(self, other: Gathering) -> bool:
         """Add the gathering of another process for the same step."""
         with self._lock:

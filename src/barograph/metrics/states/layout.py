@@ -147,23 +147,9 @@ class Layout:
         # The hash is over this text, so the separators must not change.
         return json.dumps(self.entries, separators=(",", ":"))
 
-    @classmethod
-    def parse(cls, description: str) -> Layout:
-        """Return the layout of a description."""
-        return cls(tuple((str(name), str(kind)) for name, kind in json.loads(description)))
-
     def empty(self) -> Floats:
         """Return the vector of no data."""
         return np.concatenate([KINDS[kind].empty() for _, kind in self.entries]) if self.entries else np.empty(0)
-
-    def pack(self, states: Mapping[str, Floats]) -> Floats:
-        """Return the vector of some states; the others are empty."""
-        if self.entries and len(states) == len(self.entries):
-            return np.concatenate([states[name] for name, _ in self.entries])
-        vector = self.empty()
-        for name, state in states.items():
-            vector[self.places[name]] = state
-        return vector
 
     def unpack(self, vector: Floats) -> dict[str, Floats]:
         """Return the states of a vector by name."""
