@@ -96,7 +96,7 @@ def memory_by_experiences(tasks: int, experiences: int) -> float:
     gathering = Gathering()
     for n in range(experiences):
         gathering.add(f"task-{n % tasks}", None, {"reward": 1.0, "length": 2.0})
-    gathering.settle()
+    gathering._add_queued()
     held = tracemalloc.get_traced_memory()[0] / 2**20
     tracemalloc.stop()
     return held

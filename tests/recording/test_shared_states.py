@@ -12,9 +12,10 @@ import pytest
 import barograph
 from barograph.journal.format.frames import Kind
 from barograph.metrics.batch.plan import PackedStates
-from barograph.metrics.batch.step import laid_out
+from barograph.metrics.batch.step_states import laid_out
 from barograph.metrics.states.layout import Layout
-from barograph.recording.collectors import measurements, state_buffer
+from barograph.recording import context
+from barograph.recording.collectors import measurements
 from segment_frames import of_rank, reports, states
 
 BATCH = {"response_mask": [[1, 1], [1, 0]], "scores": [0.5, 1.5]}
@@ -95,7 +96,7 @@ def test_the_states_of_the_last_steps_are_kept():
 
 def test_kept_states_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch):
     """Large reports push out older ones."""
-    monkeypatch.setattr(state_buffer, "MAX_BYTES", 5000)
+    monkeypatch.setattr(context, "MAX_KEPT_BYTES", 5000)
     run = barograph.init()
     for step in range(20):
         run.rollouts().add_many([f"{step}-{n}" for n in range(100)], {"reward": list(range(100))})

@@ -25,8 +25,17 @@ from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import MetricName, Text
 from barograph.catalogue.translate import TranslationError
 from barograph.journal.view import View
-from barograph.metrics.comparison import Curve, Interval, Measure, compare_groups, mean_interval
-from barograph.metrics.seeds import is_label, is_seed, seed_of, setting_digest
+from barograph.metrics.comparison import (
+    Curve,
+    Interval,
+    Measure,
+    compare_groups,
+    is_label,
+    is_seed,
+    mean_interval,
+    seed_of,
+    setting_digest,
+)
 
 ABSENT = {"absent": True}
 

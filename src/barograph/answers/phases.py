@@ -18,7 +18,7 @@ from barograph.base.model import MAIN_ROLE, PhaseSpan, Writer
 from barograph.journal.format.frames import FAILED, TIMER
 from barograph.journal.read.spans import SpanTable
 from barograph.journal.view import View
-from barograph.metrics.time_intervals import MAX_NESTING, Interval, coverage
+from barograph.metrics.probe_values import MAX_NESTING, Interval, coverage
 
 
 def open_phases(view: View) -> list[str]:

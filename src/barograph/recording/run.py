@@ -52,9 +52,9 @@ StartClients = Callable[[Recording], Iterable["DeliveryClient"]]
 
 def _unrecorded_phase(run: Run, name: Any = "", onload: Any = None, offload: Any = None, *_: Any, **__: Any) -> Phase:
     """Return a phase that records nothing; the caller's onload and offload are still called."""
-    from barograph.recording.probe.phases import NullRecorder, Phase
+    from barograph.recording.probe.phases import Phase, SpanRecorder
 
-    return Phase(NullRecorder(), name if isinstance(name, str) else "", onload=onload, offload=offload)
+    return Phase(SpanRecorder(), name if isinstance(name, str) else "", onload=onload, offload=offload)
 
 
 def _unrecorded_timer(run: Run, name: Any = "", *_: Any, **__: Any) -> Phase:

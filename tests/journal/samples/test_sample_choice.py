@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barograph.base.model import Sample
-from barograph.recording.samples.choice import SampleBudget, SampleChoice
-from barograph.recording.samples.shortening import shortened, shortened_sample
+from barograph.recording.samples.choice import SampleBudget, SampleChoice, shortened, shortened_sample
 
 NUMBERS = st.none() | st.floats(-3, 3).map(lambda value: round(value, 1))
 

@@ -19,8 +19,7 @@ from barograph.catalogue.registry import REGISTRY, vocabulary_name
 from barograph.catalogue.spec import clean_label, has_domains
 from barograph.journal.format.frames import Kind
 from barograph.metrics.batch.arrays import Batch
-from barograph.metrics.batch.domains import MAX_DOMAINS, TOO_MANY
-from barograph.metrics.batch.inputs import Options
+from barograph.metrics.batch.inputs import MAX_DOMAINS, TOO_MANY, Options
 from barograph.metrics.batch.quantities import QUANTITIES
 from barograph.metrics.batch.step import Measurement, measure
 from barograph.metrics.batch.values import DERIVED

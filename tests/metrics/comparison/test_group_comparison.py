@@ -5,8 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from barograph.metrics.comparison import aligned, area, common_steps, compare_groups, last_value
-from barograph.metrics.seeds import is_label, is_seed, seed_of, setting_digest
+from barograph.metrics.comparison import (
+    aligned,
+    area,
+    common_steps,
+    compare_groups,
+    is_label,
+    is_seed,
+    last_value,
+    seed_of,
+    setting_digest,
+)
 
 STEPS = np.arange(11.0)
 

@@ -9,7 +9,7 @@ import pytest
 
 import barograph
 from barograph.metrics.formulas import pass_at_k
-from barograph.metrics.formulas.pass_at_k import estimated_winning, majority, mean_majority, winning
+from barograph.metrics.formulas.pass_at_k import estimated_winning, mean_majority, winning
 
 Task = tuple[list[float], list[str | None]]
 
@@ -87,7 +87,7 @@ def test_few_runs_are_always_exact(monkeypatch: pytest.MonkeyPatch):
     """Up to 16 runs the vote is exact, however many tasks there are."""
     monkeypatch.setattr(pass_at_k, "EXACT_COST", 0.0)
     assert mean_majority(drawn_tasks(50, 16, 5), 8)[1] is None
-    assert majority([1, 1, 0], ["7", "7", "8"], 2) == pytest.approx(1 / 3 + 2 / 3 * 0.5)
+    assert mean_majority([([1, 1, 0], ["7", "7", "8"])], 2)[0] == pytest.approx(1 / 3 + 2 / 3 * 0.5)
 
 
 def test_the_work_is_bounded_whatever_is_asked(monkeypatch: pytest.MonkeyPatch):

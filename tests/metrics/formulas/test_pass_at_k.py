@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barograph.metrics.formulas.pass_at_k import TaskScores, majority, powers_below, share_interval, winning
+from barograph.metrics.formulas.pass_at_k import TaskScores, mean_majority, powers_below, share_interval, winning
 
 VECTORS = json.loads((Path(__file__).parents[2] / "data/vectors/aggregation.json").read_text())
 values_of_a_task = st.lists(st.floats(-5, 5, allow_nan=False), min_size=1, max_size=4)
@@ -75,13 +75,13 @@ def test_the_majority_equals_enumeration(runs, data):
     """Over all k-subsets, ties shared, abstentions not voting."""
     values, answers = [v for v, _ in runs], [a for _, a in runs]
     k = data.draw(st.integers(1, len(runs)))
-    assert majority(values, answers, k) == pytest.approx(brute_majority(values, answers, k), abs=1e-9)
+    assert mean_majority([(values, answers)], k)[0] == pytest.approx(brute_majority(values, answers, k), abs=1e-9)
 
 
 def test_the_majority_of_all_runs_is_the_plain_one():
     """maj@n is the score of the most frequent answer."""
-    assert majority([1, 1, 1, 0, 0], ["7", "7", "7", "8", "9"], 5) == 1.0
-    assert majority([1, 1, 0, 0], ["7", "7", "8", "8"], 4) == 0.5
+    assert mean_majority([([1, 1, 1, 0, 0], ["7", "7", "7", "8", "9"])], 5)[0] == 1.0
+    assert mean_majority([([1, 1, 0, 0], ["7", "7", "8", "8"])], 4)[0] == 0.5
 
 
 def test_the_chances_of_many_runs_sum_to_one():

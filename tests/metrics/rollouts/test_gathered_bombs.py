@@ -56,7 +56,7 @@ def honest() -> tuple[dict[str, Any], bytes]:
     for run in range(4):
         gathering.add("a", run, {"reward": 1.0, "score": 0.5}, answer="x")
     gathering.fail("b", None, "timeout")
-    gathering.settle()
+    gathering.frame()
     data = zlib.decompress(wire.pack(gathering, RolloutPlan("eval", "set", repeats=4, reductions={"score": "last"})))
     (length,) = struct.unpack_from("<I", data)
     return json.loads(data[4 : 4 + length]), data[4 + length :]

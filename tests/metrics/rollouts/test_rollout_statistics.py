@@ -215,7 +215,7 @@ def test_columns_and_single_reports_are_the_same(ordered: bool):
         tuples.add(task, None, {"r": value})
     assert lone.tasks.keys() == {"1", "True", "(1, 2)"}
     assert len(lone) == 3
-    tuples.settle()
+    tuples.frame()
     assert tuples.tasks == lone.tasks
 
 
@@ -224,7 +224,7 @@ def test_memory_grows_with_tasks_and_not_with_experiences():
     gathering = Gathering()
     for n in range(100_000):
         gathering.add(n % 10, None, {"r": 1.0})
-    gathering.settle()
+    gathering.frame()
     assert len(gathering) == 10
     assert len(gathering.columns["r"].states(10)) == 10
     assert (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph.metrics.states import sparse
+from barograph.metrics.states import layout
 from barograph.metrics.states.kinds import MEAN, POSITIVE_QUANTILES, QUANTILES
 from barograph.metrics.states.layout import Layout
 
@@ -19,7 +19,7 @@ numbers = st.sampled_from([0.0] * 9 + [1.0, 255.0, 256.0, 65_536.0, 2.0**32, 0.5
 def test_a_vector_is_the_same_after_a_round_trip(values: list[float]):
     """Counts, fractions, NaN and infinities, of any width."""
     vector = np.array(values)
-    np.testing.assert_array_equal(sparse.summed([sparse.encode(vector)], len(vector)), vector)
+    np.testing.assert_array_equal(layout._summed([layout.encode_sparse(vector)], len(vector)), vector)
 
 
 @settings(max_examples=100, deadline=None)
@@ -29,15 +29,15 @@ def test_vectors_are_added_up(count: int, width: int, seed: int):
     random = np.random.default_rng(seed)
     vectors = random.integers(0, 1000, (count, width)) * (random.random((count, width)) < 0.3)
     vectors = vectors * np.where(random.random((count, 1)) < 0.2, 0.25, 1.0)
-    bodies = list(map(sparse.encode, vectors))
-    np.testing.assert_array_equal(sparse.summed(bodies, width), vectors.sum(axis=0))
-    np.testing.assert_array_equal(sparse.summed([], width), np.zeros(width))
+    bodies = list(map(layout.encode_sparse, vectors))
+    np.testing.assert_array_equal(layout._summed(bodies, width), vectors.sum(axis=0))
+    np.testing.assert_array_equal(layout._summed([], width), np.zeros(width))
 
 
 def test_counts_take_a_bit_for_each_slot_and_a_byte_for_each_that_is_used():
     """Of 848 slots 3 are used: 1 + 106 + 3 bytes."""
-    assert len(sparse.encode(QUANTILES.from_values([1.0, 2.0, 2.0, -5.0]))) == 110
-    assert sparse.TYPES == {b"B": "<u1", b"H": "<u2", b"I": "<u4", b"f": "<f4", b"d": "<f8"}
+    assert len(layout.encode_sparse(QUANTILES.from_values([1.0, 2.0, 2.0, -5.0]))) == 110
+    assert layout.TYPES == {b"B": "<u1", b"H": "<u2", b"I": "<u4", b"f": "<f4", b"d": "<f8"}
 
 
 DAMAGED = (
@@ -50,7 +50,7 @@ DAMAGED = (
 def test_damaged_bytes_are_refused(damaged: bytes):
     """Too short, too long, of an unknown type, with bits beyond the width: all raise ValueError."""
     with pytest.raises(ValueError, match="sparse|buffer size"):
-        sparse.summed([b"B\x01\x00\x05", damaged], 10)
+        layout._summed([b"B\x01\x00\x05", damaged], 10)
 
 
 @settings(max_examples=200, deadline=None)
@@ -59,17 +59,17 @@ def test_damaged_bytes_are_refused(damaged: bytes):
 )
 def test_intact_are_those_that_can_be_decoded(states: list[bytes | list[float]]):
     """Of vectors that lie one behind the other, each after a head."""
-    bodies = [one if isinstance(one, bytes) else sparse.encode(np.array(one)) for one in states]
+    bodies = [one if isinstance(one, bytes) else layout.encode_sparse(np.array(one)) for one in states]
 
     def is_decoded(body: bytes) -> bool:
         try:
-            sparse.decoded([body], 10)
+            layout._decoded([body], 10)
         except ValueError:
             return False
         return True
 
     joined = b"".join(b"head" + body for body in bodies)
-    found = sparse.intact(joined, np.array([4 + len(body) for body in bodies], np.int64), 10, 4)
+    found = layout.intact_sparse(joined, np.array([4 + len(body) for body in bodies], np.int64), 10, 4)
     assert found.tolist() == [is_decoded(body) for body in bodies]
 
 

@@ -22,6 +22,7 @@ from barograph.metrics.states.kinds import (
     QUANTILES,
     RATIO,
     SUM,
+    Quantiles,
     StateKind,
 )
 from barograph.metrics.states.layout import Layout
@@ -45,6 +46,29 @@ def state_of(kind: StateKind, values: list[float], rank: int) -> np.ndarray:
     if kind is LAST:
         return kind.from_values([(value, rank * 100.0 + place) for place, value in enumerate(values)], rank)
     return kind.from_values(values, rank)
+
+
+def values_of(kind: StateKind, state: np.ndarray) -> dict[str, float | Missing]:
+    """Return the values of a state by the name of the statistic."""
+    if not kind.formulas:
+        found, empty = kind.values_of(state[None])
+        return dict(zip(kind.statistics, [Missing("empty")] * 5 if empty[0] else found[0].tolist(), strict=False))
+    slots = dict(zip(kind.slots, state, strict=True))
+    if kind.empty_mark is not None and slots[kind.empty_mark[0]] == kind.empty_mark[1]:
+        return dict.fromkeys(kind.statistics, Missing("empty"))
+    with np.errstate(all="ignore"):
+        quotients = {
+            name: slots[one.numerator] / slots.get(one.denominator, 1.0) for name, one in kind.formulas.items()
+        }
+        return {
+            name: float(np.sqrt(quotients[name]) if one.is_root else quotients[name])
+            for name, one in kind.formulas.items()
+        }
+
+
+def quantile(kind: Quantiles, state: np.ndarray, percent: float) -> float:
+    """Return the smallest value with so much of the data at or below it; above 0 %, to find the first bin with data."""
+    return kind._at(state[:-1].cumsum(), np.array([max(percent, 1e-9)])).item()
 
 
 def assert_same(kind: StateKind, a: np.ndarray, b: np.ndarray) -> None:
@@ -86,22 +110,27 @@ def test_any_split_gives_the_state_of_all_values(kind: StateKind, split):
 def test_values_are_those_of_numpy():
     """Mean, population variance and extremes of a plain example."""
     data = [1.0, 2.0, 4.0, 9.0]
-    assert MEAN.values(MEAN.from_values(data)) == {"mean": 4.0}
-    assert SUM.values(SUM.from_values(data)) == {"sum": 16.0}
-    moments = MOMENTS.values(MOMENTS.from_values(data))
+    assert values_of(MEAN, MEAN.from_values(data)) == {"mean": 4.0}
+    assert values_of(SUM, SUM.from_values(data)) == {"sum": 16.0}
+    moments = values_of(MOMENTS, MOMENTS.from_values(data))
     assert moments == {"mean": 4.0, "var": np.var(data), "std": np.std(data)}
-    assert EXTREMA.values(EXTREMA.from_values(data, 3)) == {"min": 1.0, "max": 9.0, "min_rank": 3.0, "max_rank": 3.0}
-    assert RATIO.values(RATIO.from_values([(1, 2), (3, 6)])) == {"ratio": 0.5}
-    assert LAST.values(LAST.from_values([(5.0, 2), (7.0, 1)])) == {"last": 5.0}
+    assert values_of(EXTREMA, EXTREMA.from_values(data, 3)) == {
+        "min": 1.0,
+        "max": 9.0,
+        "min_rank": 3.0,
+        "max_rank": 3.0,
+    }
+    assert values_of(RATIO, RATIO.from_values([(1, 2), (3, 6)])) == {"ratio": 0.5}
+    assert values_of(LAST, LAST.from_values([(5.0, 2), (7.0, 1)])) == {"last": 5.0}
     pairs = [(1.0, 5.0), (2.0, 4.0), (4.0, 4.5), (9.0, 0.0)]
-    correlation = COMOMENTS.values(COMOMENTS.from_values(pairs))["correlation"]
+    correlation = values_of(COMOMENTS, COMOMENTS.from_values(pairs))["correlation"]
     assert correlation == pytest.approx(np.corrcoef(np.array(pairs).T)[0, 1], rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if kind is not SUM], ids=str)
 def test_no_data_is_missing_and_never_zero(kind: StateKind):
     """Every value of an empty state is Missing, with a reason."""
-    assert all(isinstance(value, Missing) for value in kind.values(kind.empty()).values())
+    assert all(isinstance(value, Missing) for value in values_of(kind, kind.empty()).values())
     assert not Missing("x")
 
 
@@ -113,7 +142,7 @@ def test_a_value_that_is_not_finite_is_kept_and_counted(bad: float):
             kind.merge(kind.from_values([1.0, 2.0]), kind.from_values([bad, 3.0])), kind.from_values([4.0])
         )
         assert merged[-1] == 1
-        assert not all(math.isfinite(value) for value in kind.values(merged).values())
+        assert not all(math.isfinite(value) for value in values_of(kind, merged).values())
 
 
 def expected_extremes(ranks: list[list[float]]) -> list[float]:
@@ -150,7 +179,7 @@ def test_equal_extremes_belong_to_the_lower_rank():
     parts = [EXTREMA.from_values(*part) for part in (([1.0, 5.0], 2), ([0.0, 5.0], 1), ([0.0, 3.0], 4))]
     for order in itertools.permutations(parts):
         merged = functools.reduce(EXTREMA.merge, order)
-        assert EXTREMA.values(merged) == {"min": 0.0, "max": 5.0, "min_rank": 1.0, "max_rank": 1.0}
+        assert values_of(EXTREMA, merged) == {"min": 0.0, "max": 5.0, "min_rank": 1.0, "max_rank": 1.0}
 
 
 def test_moments_do_not_cancel():
@@ -159,7 +188,7 @@ def test_moments_do_not_cancel():
     merged = MOMENTS.empty()
     for part in np.array_split(data, 997):
         merged = MOMENTS.merge(merged, MOMENTS.from_values(part))
-    assert MOMENTS.values(merged)["var"] == pytest.approx(np.var(data - 1e9), rel=1e-6)
+    assert values_of(MOMENTS, merged)["var"] == pytest.approx(np.var(data - 1e9), rel=1e-6)
 
 
 sizes = st.floats(-1e6, 1e6) | st.floats(-1e-3, 1e-3) | st.sampled_from([0.0, 1e-5, -1e-5, 1e6])
@@ -170,14 +199,14 @@ sizes = st.floats(-1e6, 1e6) | st.floats(-1e-3, 1e-3) | st.sampled_from([0.0, 1e
 def test_quantiles_are_within_three_percent_of_a_value_of_that_rank(data: list[float], percent: int):
     """Against NumPy's quantile of the sorted data; values closer to zero than 1e-5 may count as zero."""
     exact = sorted(data)[max(1, -(-percent * len(data) // 100)) - 1]
-    got = QUANTILES.quantile(QUANTILES.from_values(data), percent)
+    got = quantile(QUANTILES, QUANTILES.from_values(data), percent)
     assert got == pytest.approx(exact, rel=0.03 + 1e-9, abs=1e-5)
     with np.errstate(over="ignore"):
         ratio = np.exp(got)
-    assert LOG_QUANTILES.quantile(LOG_QUANTILES.from_values(data), percent) == pytest.approx(ratio, rel=1e-9)
+    assert quantile(LOG_QUANTILES, LOG_QUANTILES.from_values(data), percent) == pytest.approx(ratio, rel=1e-9)
     positive = [abs(value) for value in data]
     exact = sorted(positive)[max(1, -(-percent * len(data) // 100)) - 1]
-    got = POSITIVE_QUANTILES.quantile(POSITIVE_QUANTILES.from_values(positive), percent)
+    got = quantile(POSITIVE_QUANTILES, POSITIVE_QUANTILES.from_values(positive), percent)
     assert got == pytest.approx(exact, rel=0.03 + 1e-9, abs=1e-5)
 
 
@@ -188,11 +217,11 @@ def test_the_five_quantiles_of_random_data_are_those_of_numpy(seed: int):
     shares = [0.01, 0.1, 0.5, 0.9, 0.99]
     for data in (rng.normal(0.02, 0.1, 5000), rng.standard_cauchy(3001), rng.lognormal(0, 2, 777), rng.normal(size=1)):
         exact = np.quantile(data, shares, method="inverted_cdf")
-        got = list(QUANTILES.values(QUANTILES.from_values(data)).values())
+        got = list(values_of(QUANTILES, QUANTILES.from_values(data)).values())
         np.testing.assert_allclose(got, exact, rtol=0.03 + 1e-9, atol=1e-5)
-        ratios = list(LOG_QUANTILES.values(LOG_QUANTILES.from_values(data)).values())
+        ratios = list(values_of(LOG_QUANTILES, LOG_QUANTILES.from_values(data)).values())
         np.testing.assert_allclose(np.log(ratios), exact, rtol=0.03 + 1e-9, atol=1e-5)
-        got = list(POSITIVE_QUANTILES.values(POSITIVE_QUANTILES.from_values(np.abs(data))).values())
+        got = list(values_of(POSITIVE_QUANTILES, POSITIVE_QUANTILES.from_values(np.abs(data))).values())
         exact = np.quantile(np.abs(data), shares, method="inverted_cdf")
         np.testing.assert_allclose(got, exact, rtol=0.03 + 1e-9, atol=1e-5)
 
@@ -203,22 +232,22 @@ def test_a_correlation_needs_both_sides_to_vary():
     merged = COMOMENTS.empty()
     for part in np.array_split(np.stack([np.full(30, 0.1), y], 1), 7):
         merged = COMOMENTS.merge(merged, COMOMENTS.from_values(part))
-    assert isinstance(COMOMENTS.values(merged)["correlation"], Missing)
-    falling = COMOMENTS.values(COMOMENTS.from_values(np.stack([0.1 * y, -0.3 * y], 1)))["correlation"]
+    assert isinstance(values_of(COMOMENTS, merged)["correlation"], Missing)
+    falling = values_of(COMOMENTS, COMOMENTS.from_values(np.stack([0.1 * y, -0.3 * y], 1)))["correlation"]
     assert -1.0 <= falling <= -1.0 + 1e-12
     broken = COMOMENTS.merge(COMOMENTS.from_values([(1.0, math.nan)]), COMOMENTS.from_values(np.stack([y, y], 1)))
-    assert math.isnan(COMOMENTS.values(broken)["correlation"])
+    assert math.isnan(values_of(COMOMENTS, broken)["correlation"])
     assert broken[-1] == 1
 
 
 def test_quantiles_of_extremes():
     """Values beyond the range of the bins count at its edge."""
-    assert QUANTILES.quantile(QUANTILES.from_values([1e300]), 50) == pytest.approx(1e6, rel=0.06)
-    assert QUANTILES.quantile(QUANTILES.from_values([-1e300]), 50) == pytest.approx(-1e6, rel=0.06)
-    assert QUANTILES.quantile(QUANTILES.from_values([0.0, 1e-300]), 50) == 0.0
-    assert POSITIVE_QUANTILES.quantile(POSITIVE_QUANTILES.from_values([-1e-3, -5.0]), 50) == 0.0
-    assert LOG_QUANTILES.values(LOG_QUANTILES.from_values([1e5, -1e5]))["p99"] == math.inf
-    assert LOG_QUANTILES.values(LOG_QUANTILES.from_values([1e5, -1e5]))["p1"] == 0.0
+    assert quantile(QUANTILES, QUANTILES.from_values([1e300]), 50) == pytest.approx(1e6, rel=0.06)
+    assert quantile(QUANTILES, QUANTILES.from_values([-1e300]), 50) == pytest.approx(-1e6, rel=0.06)
+    assert quantile(QUANTILES, QUANTILES.from_values([0.0, 1e-300]), 50) == 0.0
+    assert quantile(POSITIVE_QUANTILES, POSITIVE_QUANTILES.from_values([-1e-3, -5.0]), 50) == 0.0
+    assert values_of(LOG_QUANTILES, LOG_QUANTILES.from_values([1e5, -1e5]))["p99"] == math.inf
+    assert values_of(LOG_QUANTILES, LOG_QUANTILES.from_values([1e5, -1e5]))["p1"] == 0.0
     assert QUANTILES.from_values([math.nan, 1.0])[-1] == 1
 
 
@@ -228,7 +257,7 @@ def test_quantiles_of_counts_that_no_data_has_are_numbers():
         for bad in (-1.0, math.nan, math.inf):
             state = kind.empty()
             state[3] = bad
-            assert all(isinstance(value, float) for value in kind.values(state).values())
+            assert all(isinstance(value, float) for value in values_of(kind, state).values())
 
 
 HASH_IN_JOURNALS = 1753210703060066970
@@ -239,7 +268,7 @@ LAYOUT = Layout.from_kinds({"b/mean": MEAN, "a": MOMENTS, "c": EXTREMA, "d": MEA
 def test_a_layout_is_identified_by_its_hash():
     """The same names and kinds, declared in any order, are the same layout."""
     same = Layout.from_kinds({"e": SUM, "d": MEAN, "c": EXTREMA, "b/mean": MEAN, "a": MOMENTS})
-    assert (same, same.hash, Layout.parse(LAYOUT.describe())) == (LAYOUT, LAYOUT.hash, LAYOUT)
+    assert (same, same.hash) == (LAYOUT, LAYOUT.hash)
     assert Layout.from_kinds({"a": MEAN}).hash != Layout.from_kinds({"a": SUM}).hash
     assert Layout.from_kinds({"a": MEAN}).hash == HASH_IN_JOURNALS
     assert LAYOUT.width == 4 + 3 + 5 + 3 + 2
@@ -250,7 +279,7 @@ def test_a_layout_is_identified_by_its_hash():
 def test_vectors_of_many_ranks_merge_without_names(parts: list[list[float]]):
     """Merging vectors equals merging each state, up to rounding, whatever their number."""
     vectors = [
-        LAYOUT.pack({name: KINDS[kind].from_values(part, rank) for name, kind in LAYOUT.entries})
+        np.concatenate([KINDS[kind].from_values(part, rank) for _, kind in LAYOUT.entries])
         for rank, part in enumerate(parts)
     ]
     merged = LAYOUT.unpack(LAYOUT.merge(vectors))
@@ -266,12 +295,3 @@ def test_vectors_are_merged_in_pairs():
     layout = Layout.from_kinds({"sum": SUM})
     merged = layout.merge([SUM.from_values([0.1])] * 4096)
     assert merged.tolist() == [409.6, 0.0]
-
-
-def test_states_not_given_are_empty():
-    """A rank that measured fewer metrics merges with the others."""
-    vector = LAYOUT.merge(
-        [LAYOUT.pack({"d": MEAN.from_values([2.0, 4.0])}), LAYOUT.pack({"e": SUM.from_values([1.0])})]
-    )
-    assert MEAN.values(LAYOUT.unpack(vector)["d"]) == {"mean": 3.0}
-    assert isinstance(MEAN.values(LAYOUT.unpack(vector)["b/mean"])["mean"], Missing)

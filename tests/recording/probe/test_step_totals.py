@@ -11,7 +11,7 @@ from probing import KnownDevice, Time, known_run, values
 
 import barograph
 from barograph.catalogue.names import recognise
-from barograph.metrics.time_intervals import coverage, length, overlap, union
+from barograph.metrics.probe_values import coverage, length, overlap, union
 
 SEED = Path(__file__).parents[2] / "data" / "seed_metrics.tsv"
 FAMILIES = ("time/", "memory/", "system/", "timing_per_token_ms/", "perf/", "global_seqlen/", "eps", "episode")

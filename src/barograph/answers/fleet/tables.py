@@ -21,7 +21,7 @@ from barograph.journal.findings import Finding
 from barograph.journal.format.frames import FAILED, TIMER
 from barograph.journal.read.spans import SpanTable
 from barograph.journal.view import View
-from barograph.metrics.seeds import seed_of, setting_digest
+from barograph.metrics.comparison import seed_of, setting_digest
 
 Record = dict[str, Any]
 

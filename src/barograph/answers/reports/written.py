@@ -34,8 +34,7 @@ from barograph.base import __version__
 from barograph.base.errors import RequestError
 from barograph.catalogue.headline import HeadlineValue, headline_values, headlines
 from barograph.catalogue.spec import Text
-from barograph.metrics.comparison import mean_interval
-from barograph.metrics.seeds import is_label, is_seed, seed_of, setting_digest
+from barograph.metrics.comparison import is_label, is_seed, mean_interval, seed_of, setting_digest
 
 MAX_RUNS = 64
 MAX_BLOCKS = 200

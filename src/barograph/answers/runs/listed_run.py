@@ -35,7 +35,7 @@ from barograph.journal.format.folder import FileStates, RunFiles
 from barograph.journal.read.series import Series
 from barograph.journal.read.status import Glance, RunFacts, seen_at
 from barograph.journal.view import View
-from barograph.metrics.seeds import seed_of, setting_digest
+from barograph.metrics.comparison import seed_of, setting_digest
 
 STATISTIC = re.compile(
     r"(last|best|max|min|mean(?P<count>[1-9][0-9]{0,6})|at(?P<step>-?[0-9]{1,15})):(?P<name>.+)", re.DOTALL

@@ -25,8 +25,7 @@ from barograph.base.expressions import Condition, Conditions, as_number, parse_c
 from barograph.base.formatting import json_number
 from barograph.catalogue.headline import headlines
 from barograph.diagnosis.health import WORDS
-from barograph.metrics.comparison import mean_interval
-from barograph.metrics.seeds import is_label, is_seed
+from barograph.metrics.comparison import is_label, is_seed, mean_interval
 
 DIGITS = re.compile(r"([0-9]+)")
 

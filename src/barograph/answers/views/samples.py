@@ -19,7 +19,7 @@ from barograph.journal.samples.query import Query, TooSlowError, shown_columns
 from barograph.journal.samples.search import even_places
 from barograph.journal.samples.token_sums import all_values, token_sums
 from barograph.journal.samples.transcript import TurnPart, turns_of
-from barograph.recording.samples.shortening import shortened
+from barograph.recording.samples.choice import shortened
 
 MAX_PART = 2000  # characters of a part of a turn in a list
 TEXTS = ("full", "turns", "whole")

@@ -130,7 +130,7 @@ def state_payload(layout: int, step: int, time: float, vector: Sequence[float]) 
 
 
 def sparse_state_payload(layout: int, step: int, time: float, body: bytes) -> bytes:
-    """Encode a state whose vector is mostly zero; ``body`` has its bytes (``barograph.metrics.states.sparse``)."""
+    """Encode a state whose vector is mostly zero; ``body`` has its bytes (``barograph.metrics.states.layout``)."""
     return ROW_HEAD.pack(Kind.SPARSE_STATE, layout, step, time) + body
 
 

@@ -19,9 +19,8 @@ from barograph.base.model import Writer
 from barograph.journal.format.fields import MAX_STEP
 from barograph.journal.format.frames import ROW_HEAD
 from barograph.journal.segments.contents import Rows, RowTable, joined_payloads, split_payloads
-from barograph.metrics.states import sparse
 from barograph.metrics.states.kinds import KINDS
-from barograph.metrics.states.layout import Layout
+from barograph.metrics.states.layout import Layout, intact_sparse
 
 if TYPE_CHECKING:
     from barograph.journal.merge.measurements import DescribedLayout, RankState
@@ -162,7 +161,7 @@ class _Source:
             new = np.arange(first, self.count)
             if isinstance(self.states, ReadStates):
                 new = np.array([row for row in new.tolist() if row in self.states], np.int64)
-            intact = sparse.intact(*self.states.joined_payloads(new), width, ROW_HEAD.size)
+            intact = intact_sparse(*self.states.joined_payloads(new), width, ROW_HEAD.size)
             self.damaged.update(new[~intact].tolist())
         return not self.damaged
 

@@ -18,7 +18,7 @@ from barograph.catalogue.spec import BY, has_domains, split_domain
 from barograph.journal.format.fields import nullable, read_number
 from barograph.metrics.batch.inputs import Options
 from barograph.metrics.batch.quantities import BY_STATE, COEFFICIENTS
-from barograph.metrics.batch.step import Measurement, coefficient_states
+from barograph.metrics.batch.step_states import StepStates, coefficient_states
 from barograph.metrics.batch.values import NONFINITE, STATES_OF_DERIVED, Measured, ids_in_order, written_name
 from barograph.metrics.states.layout import Layout
 
@@ -32,7 +32,7 @@ class RankState:
     rank: int
     layout: int
     vector: Floats | bytes
-    """Bytes where it is encoded (``barograph.metrics.states.sparse``)."""
+    """Bytes where it is encoded (``barograph.metrics.states.layout``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,10 @@ def merge_states(states: Iterable[RankState], layouts: Mapping[int, DescribedLay
     # Vectors of one layout first: a few calls of NumPy for each layout, and not one for each state and rank.
     vectors = [(id, layouts[id].layout.merge(alike)) for id, alike in dense.items()]
     vectors += [(id, layouts[id].layout.merge_encoded(alike)) for id, alike in encoded.items()]
-    merged = Measurement()
+    merged = StepStates()
     for id, vector in vectors:
         described = layouts[id]
-        merged.merge(Measurement(states={**described.coefficients, **described.layout.unpack(vector)}))
+        merged.merge(StepStates({**described.coefficients, **described.layout.unpack(vector)}))
     return merged.finish(vocabulary)
 
 

@@ -1,5 +1,5 @@
 """Metrics of a trainer's batches.
 
-Order: `arrays` and `inputs`, then `quantities` and `host`, then `plan`, then `values` and `token_rows`; `step` puts
-them together, with `gpu` for batches on an accelerator.
+Order: `arrays` and `inputs`, then `quantities` and `host`, then `plan`, then `values`, `step_states` and
+`token_rows`; `step` puts them together, with `gpu` for batches on an accelerator.
 """

@@ -10,14 +10,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from barograph.base.arrays import Floats
 from barograph.catalogue.spec import BY, clean_label, split_domain
-from barograph.metrics.batch.inputs import Selection
 from barograph.metrics.formulas import channels
 from barograph.metrics.formulas import sequences as groups
 from barograph.metrics.formulas.channels import CHANNELS, Need
@@ -35,7 +34,10 @@ from barograph.metrics.states.kinds import (
     StateKind,
 )
 
-Data = Callable[[Selection, Any], Any]
+if TYPE_CHECKING:
+    from barograph.metrics.batch.inputs import Selection
+
+Data = Callable[["Selection", Any], Any]
 """Takes the batch and the options, of which the needed ones are set; returns the values of a state, or a whole one."""
 Sum = Mapping[tuple[str, str], float]
 """A sum over a whole batch: factors of reduced statistics, by row and slot (``barograph.metrics.formulas.table``)."""
@@ -119,14 +121,14 @@ def loss(id: str, channel: str, more_needs: str = "", data: Data | None = None) 
     return Quantity(id, RATIO, part, needs, data=data, gives_state=True, metrics={id: "ratio"}, sums=sums)
 
 
-def mean(id: str, needs: str, data: Data, empty: str = NO_SEQUENCE) -> Quantity:
+def of_data(id: str, kind: StateKind, needs: str, data: Data, empty: str = NO_TOKEN, **more: Any) -> Quantity:
+    """Measure the first statistic of a kind in the data part."""
+    return Quantity(id, kind, "data", needs_of(needs), data=data, metrics={id: kind.statistics[0]}, empty=empty, **more)
+
+
+def mean(id: str, needs: str, data: Data, empty: str = NO_SEQUENCE, **more: Any) -> Quantity:
     """Measure a mean over sequences or groups of the data part."""
-    return Quantity(id, MEAN, "data", needs_of(needs), data=data, metrics={id: "mean"}, empty=empty)
-
-
-def mean_state(id: str, needs: str, data: Data, empty: str) -> Quantity:
-    """Measure a mean of the data part; ``data`` returns its state."""
-    return replace(mean(id, needs, data, empty), gives_state=True)
+    return of_data(id, MEAN, needs, data, empty, **more)
 
 
 def share(id: str, needs: str, condition: Data, holding: Sum | None = None) -> Quantity:
@@ -137,13 +139,16 @@ def share(id: str, needs: str, condition: Data, holding: Sum | None = None) -> Q
         return np.array([np.count_nonzero(holds), len(holds), 0.0])
 
     sums = None if holding is None else lambda o: (holding, SEQUENCES, NOTHING)
-    return replace(mean(id, needs, data), gives_state=True, sums=sums)
+    return mean(id, needs, data, gives_state=True, sums=sums)
 
 
 def mean_total(id: str, needs: str, channel: str, factor: Callable[[Any], float]) -> Quantity:
     """Measure the mean over sequences of a channel's sum, times a factor that options give."""
-    found = mean(id, needs, lambda s, o: s.mean_total(channel, factor(o)))
-    return replace(found, gives_state=True, sums=lambda o: (_total_of(channel, factor(o)), SEQUENCES, NOTHING))
+
+    def sums(o: Any) -> Sequence[Sum]:
+        return _total_of(channel, factor(o)), SEQUENCES, NOTHING
+
+    return mean(id, needs, lambda s, o: s.mean_total(channel, factor(o)), gives_state=True, sums=sums)
 
 
 def group_share(id: str, number: Callable[[groups.GroupScores], Count]) -> Quantity:
@@ -153,7 +158,7 @@ def group_share(id: str, number: Callable[[groups.GroupScores], Count]) -> Quant
         found = s.groups
         return _mean_state(number(found), len(found.sizes) - found.unknown, found.unknown)
 
-    return mean_state(id, "scores groups", data, NO_GROUP)
+    return mean(id, "scores groups", data, NO_GROUP, gives_state=True)
 
 
 def _of_rates(which: int) -> Callable[[groups.GroupScores], Count]:
@@ -161,23 +166,16 @@ def _of_rates(which: int) -> Callable[[groups.GroupScores], Count]:
     return lambda found: found.in_bins[which]
 
 
-def total(id: str, needs: str, data: Data) -> Quantity:
-    """Measure a sum over sequences of the data part."""
-    return Quantity(id, SUM, "data", needs_of(needs), data=data, metrics={id: "sum"})
-
-
 def count(id: str, needs: str, number: Callable[[Selection], int], counted: Sum) -> Quantity:
     """Measure a number of sequences of the data part."""
-    found = total(id, needs, lambda s, o: np.array([number(s), 0.0]))
-    return replace(found, gives_state=True, sums=lambda o: (counted, NOTHING))
+    return of_data(
+        id, SUM, needs, lambda s, o: np.array([number(s), 0.0]), gives_state=True, sums=lambda o: (counted, NOTHING)
+    )
 
 
 def quotient(id: str, needs: str, data: Data, empty: str = NO_TOKEN, sums: Sums | None = None) -> Quantity:
     """Measure a quotient of totals of the data part; ``data`` returns its state."""
-    metrics = {id: "ratio"}
-    return Quantity(
-        id, RATIO, "data", needs_of(needs), data=data, gives_state=True, metrics=metrics, empty=empty, sums=sums
-    )
+    return of_data(id, RATIO, needs, data, empty, gives_state=True, sums=sums)
 
 
 def of_sequences(
@@ -199,14 +197,6 @@ def sequence_spread(
 ) -> list[Quantity]:
     """Measure mean, spread and extremes of a number per sequence, as two states; ``row`` is that of a device."""
     return _spread(id, stats, "data", needs_of(needs), None, data, empty, row)
-
-
-def sequence_quantiles(id: str, needs: str, data: Data, histogram: str) -> Quantity:
-    """Measure quantiles of a number per sequence that is not negative."""
-    return Quantity(
-        f"{id}:quantiles", POSITIVE_QUANTILES, "data", needs_of(needs), data=data, metrics=_quantile_metrics(id),
-        empty=NO_SEQUENCE, histogram=histogram,
-    )  # fmt: skip
 
 
 def _quantile_metrics(id: str) -> dict[str, str]:
@@ -353,15 +343,6 @@ def _reward_clipped(s: Selection, o: Any) -> Floats:
     return np.where(np.isnan(rewards), np.nan, np.abs(rewards) > o.reward_clip)
 
 
-def _nll(channel: str) -> Data:
-    """Measure minus the mean log-prob of each sequence."""
-    return lambda s, o: -s.means(channel)
-
-
-def _perplexity(channel: str) -> Data:
-    return lambda s, o: np.exp(-s.means(channel))
-
-
 def _sequence_weights(s: Selection, o: Any) -> Floats:
     """Return the importance weight of each sequence with a valid token. One that overflows is infinite."""
     return np.exp(s.sums("mismatch"))
@@ -417,23 +398,17 @@ def _ratios(normalised: bool) -> Data:
     return lambda s, o: np.exp(s.means("log_ratio") if normalised else s.sums("log_ratio"))
 
 
-def _ratio_share(normalised: bool, condition: Callable[[Floats, Floats, Any], NDArray[np.bool_]]) -> Data:
+RatioCondition = Callable[[Floats, Any, Any], NDArray[np.bool_]]
+"""Takes the ratio of each sequence, the sum of its advantages, and the clip."""
+
+
+def _ratio_share(normalised: bool, with_advantages: bool, condition: RatioCondition) -> Data:
     """Measure the share of sequences whose ratio and sum of advantages meet a condition; NaN gives NaN."""
 
     def data(s: Selection, o: Any) -> Floats:
-        ratios = _ratios(normalised)(s, o)
-        advantages = s.sums("positive_advantages") + s.sums("negative_advantages")
+        ratios: Floats = _ratios(normalised)(s, o)
+        advantages = s.sums("positive_advantages") + s.sums("negative_advantages") if with_advantages else 0.0
         return np.where(np.isnan(ratios + advantages), np.nan, condition(ratios, advantages, o.clip))
-
-    return data
-
-
-def _ratio_outside(normalised: bool, condition: Callable[[Floats, Any], NDArray[np.bool_]]) -> Data:
-    """Measure the share of sequences whose ratio meets a condition; NaN gives NaN."""
-
-    def data(s: Selection, o: Any) -> Floats:
-        ratios = _ratios(normalised)(s, o)
-        return np.where(np.isnan(ratios), np.nan, condition(ratios, o.clip))
 
     return data
 
@@ -515,10 +490,14 @@ LENGTHS = [
         "tokens/prompt_truncated", "prompt_lengths max_prompt_length",
         lambda s, o: s.prompt_lengths >= o.max_prompt_length,
     ),
-    mean_state("tokens/response_length_right/mean", "scores", _lengths_of(right=True), "no answer was right"),
-    mean_state("tokens/response_length_wrong/mean", "scores", _lengths_of(right=False), "no answer was wrong"),
-    replace(
-        total("tokens/eos_count", "ends", lambda s, o: s.totals("ends")), sums=lambda o: (_total_of("ends"), NOTHING)
+    mean(
+        "tokens/response_length_right/mean", "scores", _lengths_of(right=True), "no answer was right", gives_state=True
+    ),
+    mean(
+        "tokens/response_length_wrong/mean", "scores", _lengths_of(right=False), "no answer was wrong", gives_state=True
+    ),
+    of_data(
+        "tokens/eos_count", SUM, "ends", lambda s, o: s.totals("ends"), sums=lambda o: (_total_of("ends"), NOTHING)
     ),
     share("tokens/contains_eos", "ends", lambda s, o: s.totals("ends") > 0),
     share("tokens/repetition", "response_mask actions", lambda s, o: s.repeats(), {("repeats", "total"): 1.0}),
@@ -544,11 +523,12 @@ REWARDS = [
         "reward/length_correlation", COMOMENTS, "data", needs_of("scores"), data=_length_and_score,
         metrics={"reward/length_correlation": "correlation"}, empty="response lengths or scores do not vary",
     ),
-    mean_state(
-        "reward/truncated_right", "scores max_response_length", _truncated_right, "no response was truncated"
+    mean(
+        "reward/truncated_right", "scores max_response_length", _truncated_right, "no response was truncated",
+        gives_state=True,
     ),
     group_share("reward/zero_std_groups", lambda found: np.count_nonzero(found.is_equal)),
-    replace(total("reward/groups/effective_samples", "scores groups", _effective_samples), gives_state=True),
+    of_data("reward/groups/effective_samples", SUM, "scores groups", _effective_samples, gives_state=True),
     group_share("reward/groups/solved_none", _of_rates(0)),
     group_share("reward/groups/solved_all", _of_rates(-1)),
     group_share("reward/groups/solved_some", lambda found: found.in_bins[1:-1].sum()),
@@ -577,12 +557,7 @@ OLD_POLICY = [
     *token_spread("value/values", "old_values"),
     # Without a metric of its own: the explained variance is derived from it.
     Quantity(
-        "value/residual:moments",
-        MOMENTS,
-        "data",
-        needs_of("residual"),
-        "residual",
-        sums=_sums_of(MOMENTS, "residual"),
+        "value/residual:moments", MOMENTS, "data", needs_of("residual"), "residual", sums=_sums_of(MOMENTS, "residual")
     ),
 ]
 
@@ -596,10 +571,12 @@ MISMATCH = [
     *sequence_spread(
         "policy/mismatch/importance_ratio", "mismatch", lambda s, o: np.exp(s.sums("mismatch")), empty=NO_TOKEN
     ),
-    mean("policy/mismatch/perplexity/training", "mismatch", _perplexity("old_log_probs"), NO_TOKEN),
-    mean("policy/mismatch/perplexity/rollout", "mismatch", _perplexity("rollout_log_probs"), NO_TOKEN),
-    mean("policy/mismatch/log_perplexity/training", "mismatch", _nll("old_log_probs"), NO_TOKEN),
-    mean("policy/mismatch/log_perplexity/rollout", "mismatch", _nll("rollout_log_probs"), NO_TOKEN),
+    mean("policy/mismatch/perplexity/training", "mismatch", lambda s, o: np.exp(-s.means("old_log_probs")), NO_TOKEN),
+    mean(
+        "policy/mismatch/perplexity/rollout", "mismatch", lambda s, o: np.exp(-s.means("rollout_log_probs")), NO_TOKEN
+    ),
+    mean("policy/mismatch/log_perplexity/training", "mismatch", lambda s, o: -s.means("old_log_probs"), NO_TOKEN),
+    mean("policy/mismatch/log_perplexity/rollout", "mismatch", lambda s, o: -s.means("rollout_log_probs"), NO_TOKEN),
     mean("policy/mismatch/log_perplexity/difference", "mismatch", lambda s, o: s.means("mismatch"), NO_TOKEN),
     mean(
         "policy/mismatch/log_perplexity/abs_difference", "mismatch", lambda s, o: np.abs(s.means("mismatch")), NO_TOKEN
@@ -679,19 +656,19 @@ ABOVE, BELOW = channels.ratio_above, channels.ratio_below
 def _sequence_ratio(id: str, normalised: bool, stats: Sequence[str]) -> list[Quantity]:
     """Measure the ratio of sequences: its spread, the shares outside the band, and those where the clip binds."""
     needs, of_advantages = "log_ratio level/sequence", "positive_advantages clip"
-    outside: dict[str, Callable[[Floats, Any], NDArray[np.bool_]]] = {
-        "above": ABOVE,
-        "below": BELOW,
-        "outside": lambda r, clip: ABOVE(r, clip) | BELOW(r, clip),
+    outside: dict[str, RatioCondition] = {
+        "above": lambda r, a, clip: ABOVE(r, clip),
+        "below": lambda r, a, clip: BELOW(r, clip),
+        "outside": lambda r, a, clip: ABOVE(r, clip) | BELOW(r, clip),
     }
-    binds: dict[str, Callable[[Floats, Floats, Any], NDArray[np.bool_]]] = {
+    binds: dict[str, RatioCondition] = {
         "clip_fraction": lambda r, a, clip: (ABOVE(r, clip) & (a > 0)) | (BELOW(r, clip) & (a < 0)),
         "clip_fraction/high": lambda r, a, clip: ABOVE(r, clip) & (a > 0),
         "clip_fraction/low": lambda r, a, clip: BELOW(r, clip) & (a < 0),
     }
     shares = [
-        *((f"{id}/{name}", f"{needs} clip", _ratio_outside(normalised, holds)) for name, holds in outside.items()),
-        *((f"{id}/{name}", of_advantages, _ratio_share(normalised, holds)) for name, holds in binds.items()),
+        *((f"{id}/{name}", f"{needs} clip", _ratio_share(normalised, False, holds)) for name, holds in outside.items()),
+        *((f"{id}/{name}", of_advantages, _ratio_share(normalised, True, holds)) for name, holds in binds.items()),
     ]
     return [
         *_spread(id, stats, "policy", needs_of(needs), None, _ratios(normalised)),
@@ -730,9 +707,13 @@ QUANTILES = [
     token_quantiles("policy/entropy", "entropy"),
     token_quantiles("policy/ratio", "log_ratio"),
     token_quantiles("policy/mismatch/log_prob_difference", "log_prob_difference"),
-    sequence_quantiles("tokens/response_length", "response_mask", lambda s, o: s.response_lengths, "response"),
+    Quantity(
+        "tokens/response_length:quantiles", POSITIVE_QUANTILES, "data", needs_of("response_mask"),
+        data=lambda s, o: s.response_lengths, metrics=_quantile_metrics("tokens/response_length"), empty=NO_SEQUENCE,
+        histogram="response",
+    ),
     token_quantiles("reward/advantages", "advantages"),
-]
+]  # fmt: skip
 
 QUANTITIES: tuple[Quantity, ...] = (
     *LENGTHS, *REWARDS, *SAMPLES, *OLD_POLICY, *MISMATCH, *CORRECTION, *POLICY, *SEQUENCE_POLICY, *VALUE, *QUANTILES,

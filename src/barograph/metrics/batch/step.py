@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections import ChainMap, Counter
+from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from barograph.base.arrays import Floats
 from barograph.base.errors import SettingsError
 from barograph.base.formatting import describe_error
 from barograph.metrics.batch.arrays import Batch
 from barograph.metrics.batch.completion import completed
-from barograph.metrics.batch.domains import Domains, domain_states
-from barograph.metrics.batch.host import HostSelection
-from barograph.metrics.batch.host_batches import HostBatches
-from barograph.metrics.batch.inputs import Options, Selection, clip_of
-from barograph.metrics.batch.plan import MeasurementPlan, PackedStates, Packing, Part, plan_of
-from barograph.metrics.batch.quantities import BY_STATE, COEFFICIENTS, Data, Quantity
+from barograph.metrics.batch.host import HostBatches, HostSelection
+from barograph.metrics.batch.inputs import Domains, Options, Selection, clip_of, domain_states
+from barograph.metrics.batch.plan import MeasurementPlan, PackedStates, Part, plan_of
+from barograph.metrics.batch.quantities import Data, Quantity
+from barograph.metrics.batch.step_states import Report, StepStates, coefficient_states
 from barograph.metrics.batch.token_rows import HostRows, Request, TakenTokens, TokenRows, filled, host_rows
-from barograph.metrics.batch.values import Measured, failed_state, finished
+from barograph.metrics.batch.values import Measured, failed_state
 from barograph.metrics.gpu import passes
 from barograph.metrics.gpu.passes import Launches
 from barograph.metrics.gpu.selection import ReducedSelection
 from barograph.metrics.states.kinds import StateKind
-from barograph.metrics.states.layout import Layout
-
-Report = Callable[[str, Exception], None]
-"""Takes the name of a quantity or a metric, and why it could not be computed."""
 
 PARTS: tuple[Part, ...] = ("data", "policy", "value")
 
 
-class Measurement:
+class Measurement(StepStates):
     """The states of one step. ``add`` may be called per micro-batch and from several threads.
 
     A batch on an accelerator is only queued there, and a small one on the host is copied; when the step is finished,
@@ -47,22 +40,16 @@ class Measurement:
     def __init__(
         self,
         rank: int = 0,
-        states: Mapping[str, Floats] | None = None,
-        missing: Mapping[str, str] | None = None,
         report: Report | None = None,
         warn: Callable[[str], None] | None = None,
         domains: Domains | None = None,
     ) -> None:
+        super().__init__(report=report)
         self.rank = rank
         self._domains = domains or Domains()
-        self._report = report or (lambda quantity, error: None)
         self._warn = warn or (lambda text: None)
         # Re-entrant: ``_collect`` merges while it has the lock.
         self._lock = threading.RLock()
-        self._states: Mapping[str, Floats] = states or {}
-        self._coefficients: dict[str, Floats] = {}
-        self._packed: PackedStates | None = None  # both, until one of them changes
-        self._missing: Mapping[str, str] = missing or {}
         self._batches: dict[MeasurementPlan, int] = {}  # how many were added
         self._newest: dict[MeasurementPlan, int] = {}  # the number of the newest batch
         self._added = 0
@@ -129,11 +116,10 @@ class Measurement:
         except Exception as error:  # noqa: BLE001 - it is reported, and costs no metric
             self._report("tokens", error)
 
-    def merge(self, other: Measurement) -> None:
+    def merge(self, other: Self) -> None:
         """Merge another measurement of the same step into this one."""
         with self._lock:
-            self._merge_states(other._states, other._missing)
-            self._merge_coefficients(other._coefficients)
+            super().merge(other)
             self._is_collected = self._is_collected and other._is_collected
             self._added += other._added
             for plan, count in other._batches.items():
@@ -143,32 +129,23 @@ class Measurement:
             self._on_devices += [launches for launches in other._on_devices if launches]
             self.tokens.merge(other.tokens)
 
-    def _merge_states(self, states: Mapping[str, Floats], missing: Mapping[str, str]) -> None:
-        known, self._packed = self._states, None
-        if not known:
-            self._states = states
-        elif isinstance(known, PackedStates) and known.keys().isdisjoint(states):
-            self._states = known.joined(states)
-        elif states:
-            self._states = _merged(known, states)
-        self._missing = _chained(missing, self._missing)
-
-    def _merge_coefficients(self, states: Mapping[str, Floats]) -> None:
-        """Merge the states of options, which every part of a step may have."""
-        if states:
-            self._coefficients, self._packed = _merged(self._coefficients, states), None
-
     @property
     def states(self) -> PackedStates:
         """All states of the step."""
         self._collect()
-        if self._packed is None:
-            known = self._states
-            if not isinstance(known, PackedStates) and not self._coefficients.keys().isdisjoint(known):
-                self._packed = PackedStates.of(_merged(known, self._coefficients))
-            else:
-                self._packed = PackedStates.of(known).joined(self._coefficients)
-        return self._packed
+        return super().states
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """The reasons for metrics that a batch lacks the inputs of, by id."""
+        self._collect()
+        return super().missing
+
+    def finish(self, vocabulary: str) -> Measured:
+        """Return the values of the step under the names of a vocabulary."""
+        self._collect()
+        self._tell_lacking_inputs()
+        return super().finish(vocabulary)
 
     def take_tokens(self) -> TakenTokens:
         """Return the tokens of the chosen sequences, once."""
@@ -182,22 +159,6 @@ class Measurement:
                     "tokens of that step are not stored (reported once)"
                 )
         return TakenTokens(sets)
-
-    @property
-    def missing(self) -> dict[str, str]:
-        """The reasons for metrics that a batch lacks the inputs of, by id."""
-        self._collect()
-        return dict(self._missing)
-
-    def packed(self) -> tuple[Layout, Floats]:
-        """Return all states as one vector, and its layout."""
-        return laid_out(self.states)
-
-    def finish(self, vocabulary: str) -> Measured:
-        """Return the values of the step under the names of a vocabulary."""
-        states = self.states
-        self._tell_lacking_inputs()
-        return finished(states, vocabulary, self._missing, self._report)
 
     def _collect(self) -> None:
         """Merge the batches that were only queued or copied so far."""
@@ -250,41 +211,6 @@ class Measurement:
                 )
 
 
-def _maps(reasons: Mapping[str, str]) -> list[Any]:
-    return [*reasons.maps] if isinstance(reasons, ChainMap) else [reasons]
-
-
-def _chained(newest: Mapping[str, str], known: Mapping[str, str]) -> Mapping[str, str]:
-    """Return reasons of both; of two for one metric the newest counts. A plan's are the same object in every step."""
-    if newest is known or not known:
-        return newest
-    first, others = (_maps(one) for one in (newest, known))
-    return ChainMap(*first, *[one for one in others if not any(one is other for other in first)])
-
-
-def _merged(known: Mapping[str, Floats], states: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return the states of both; those that both have are merged."""
-    found = dict(known)
-    for name, state in states.items():
-        old = found.get(name)
-        found[name] = state if old is None else BY_STATE[name].kind.merge(old, state)
-    return found
-
-
-def laid_out(states: PackedStates) -> tuple[Layout, Floats]:
-    """Return states as a vector in the order of their layout, as processes exchange and write it."""
-    layout, order = _layout(states.packing)
-    return layout, states.vector[order]
-
-
-@lru_cache(maxsize=64)  # a training has a few: its steps measure the same arrays
-def _layout(packing: Packing) -> tuple[Layout, NDArray[np.int64]]:
-    """Return the layout of states, and which slot of theirs is in each of its places."""
-    layout = Layout.from_kinds({name: BY_STATE[name].kind for name in packing.names})
-    slots = [np.arange(packing.places[name].start, packing.places[name].stop) for name, _ in layout.entries]
-    return layout, np.concatenate(slots) if slots else np.empty(0, np.int64)
-
-
 @np.errstate(all="ignore")  # NaN and infinities are results, and are counted
 def measured_states(
     selection: Selection, plan: MeasurementPlan, rank: int = 0, report: Report = lambda quantity, error: None
@@ -322,60 +248,39 @@ def _computed_states(
                     states[quantity.state] = selection.state(kind, channel, rank)
                 except Exception as error:  # noqa: BLE001 - it is reported
                     add_failed(quantity, error)
-    data = _SequenceData(selection, rank)
+    return states | _data_states(selection, plan, rank, add_failed), plan.missing | failed if failed else plan.missing
+
+
+def _data_states(
+    selection: Selection, plan: MeasurementPlan, rank: int, add_failed: Callable[[Quantity, Exception], None]
+) -> dict[str, Floats]:
+    """Return the states of data about the sequences: those of arrays of one length are computed together."""
+    computed: dict[Data, Any] = {}  # quantities that are two states of the same data share it
+    states: dict[str, Any] = {}  # those that are to be computed together are their data
+    together: dict[tuple[StateKind, int], list[str]] = {}  # names by kind and length
     for quantity in plan.sequence_data:
+        assert quantity.data is not None
         try:
-            data.add(quantity)
+            found = computed.get(quantity.data)
+            if found is None:
+                found = computed[quantity.data] = quantity.data(selection, selection.options)
+            if not quantity.gives_state:
+                if quantity.kind.stacks:
+                    together.setdefault((quantity.kind, len(found)), []).append(quantity.state)
+                else:
+                    found = quantity.kind.from_values(found, rank)
+            states[quantity.state] = found
         except Exception as error:  # noqa: BLE001 - it is reported
             add_failed(quantity, error)
-    return states | data.states(), plan.missing | failed if failed else plan.missing
-
-
-class _SequenceData:
-    """Data about the sequences, and the states of it: those of arrays of one length are computed together."""
-
-    def __init__(self, selection: Selection, rank: int) -> None:
-        self._selection = selection
-        self._rank = rank
-        self._computed: dict[Data, Any] = {}  # quantities that are two states of the same data share it
-        self._states: dict[str, Any] = {}  # those that are to be computed together are their data
-        self._alike: dict[tuple[StateKind, int], list[str]] = {}  # names by kind and length
-
-    def add(self, quantity: Quantity) -> None:
-        """Compute the data of a quantity."""
-        assert quantity.data is not None
-        found = self._computed.get(quantity.data)
-        if found is None:
-            found = self._computed[quantity.data] = quantity.data(self._selection, self._selection.options)
-        if not quantity.gives_state:
-            if quantity.kind.stacks:
-                self._alike.setdefault((quantity.kind, len(found)), []).append(quantity.state)
-            else:
-                found = quantity.kind.from_values(found, self._rank)
-        self._states[quantity.state] = found
-
-    def states(self) -> dict[str, Floats]:
-        """Return the states of all data, in the order in which the quantities were added."""
-        states = self._states
-        for (kind, _), names in self._alike.items():
-            arrays = [states[name] for name in names]
-            keys = [*map(id, arrays)]
-            # The same array may be the data of several, such as the scores where no sequence was aborted.
-            alone = dict(zip(keys, arrays, strict=True))
-            rows = kind.from_rows(np.array([*alone.values()], np.float64), self._rank)
-            found = dict(zip(alone, rows, strict=True))
-            states.update(zip(names, map(found.__getitem__, keys), strict=True))
-        return states
-
-
-def coefficient_states(options: Options, order: int = 0) -> dict[str, Floats]:
-    """Return the states of the coefficients that are in use; that with the highest order counts in a merged one."""
-    return {
-        quantity.state: quantity.kind.from_values([[value, order]])
-        for option, quantity in COEFFICIENTS.items()
-        # None is not set. Of the others 0 is the default, and one of 0 is not in use.
-        if (value := getattr(options, option)) or (option == "kl_coef" and value is not None)
-    }
+    for (kind, _), names in together.items():
+        arrays = [states[name] for name in names]
+        keys = [*map(id, arrays)]
+        # The same array may be the data of several, such as the scores where no sequence was aborted.
+        alone = dict(zip(keys, arrays, strict=True))
+        rows = kind.from_rows(np.array([*alone.values()], np.float64), rank)
+        by_array = dict(zip(alone, rows, strict=True))
+        states.update(zip(names, map(by_array.__getitem__, keys), strict=True))
+    return states
 
 
 def check_part(part: Any) -> tuple[Part, ...]:

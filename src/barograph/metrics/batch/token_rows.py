@@ -4,7 +4,6 @@ One sequence is chosen for each criterion, and none twice: the first is that of 
 given, the second that of the next one among the others, and so on; further ones are chosen at random. Of equal
 sequences the first is chosen. A sequence with a value that is not finite is the most extreme of all, and one
 without a valid token is never chosen. Where no sequence has what a criterion looks for, any one is taken. A choice
-from barograph.base.arrays import Floats, Floats
 from several batches is the choice from what was chosen from each. A batch whose data part is measured, and which
 has ids, gives the rows of some sequences; the micro-batches of an update complete those with the log-probs and
 entropies of the policy that is trained. A micro-batch finds its sequences by their places, if it is a part of the
@@ -71,13 +70,8 @@ CRITERIA = (
 LEAST = {criterion.name: criterion.least for criterion in CRITERIA}
 
 
-class Asked(NamedTuple):
-    """A criterion and the channels that it is computed from."""
-
-    name: str
-    channels: tuple[str, ...]
-    statistic: str
-    sign: float
+Asked = tuple[Criterion, tuple[str, ...]]
+"""A criterion and the channels that it is computed from."""
 
 
 @lru_cache(maxsize=256)
@@ -88,7 +82,7 @@ def asked_of(plan: MeasurementPlan) -> tuple[Asked, ...]:
         known = (names for names in criterion.alternatives if plan.channels.issuperset(names))
         channels = () if criterion is RANDOM else next(known, None)
         if channels is not None:
-            found.append(Asked(criterion.name, channels, criterion.statistic, criterion.sign))
+            found.append((criterion, channels))
     return tuple(found)
 
 
@@ -96,18 +90,17 @@ def scores_of(selection: HostSelection, asked: Sequence[Asked], seed: int) -> Fl
     """Return the value of each criterion for each sequence."""
     scores = np.full((len(asked), len(selection.counts)), NEVER)
     some = selection.counts > 0
-    for place, criterion in enumerate(asked):
-        scores[place, some] = (_random(len(some), seed) if not criterion.channels else _score(selection, criterion))[
-            some
-        ]
+    for place, (criterion, channels) in enumerate(asked):
+        found = _score(selection, criterion, channels) if channels else _random(len(some), seed)
+        scores[place, some] = found[some]
     return scores
 
 
 @np.errstate(all="ignore")  # infinities and NaN are results
-def _score(selection: HostSelection, criterion: Asked) -> Floats:
-    totals = sum((selection.totals(channel) for channel in criterion.channels), np.zeros(len(selection.counts)))
+def _score(selection: HostSelection, criterion: Criterion, channels: tuple[str, ...]) -> Floats:
+    totals = sum((selection.totals(channel) for channel in channels), np.zeros(len(selection.counts)))
     if criterion.statistic in ("largest", "peak"):
-        found = _largest(selection, criterion.channels[0], np.abs if criterion.statistic == "peak" else np.asarray)
+        found = _largest(selection, channels[0], np.abs if criterion.statistic == "peak" else np.asarray)
     else:
         found = criterion.sign * (totals / selection.counts if criterion.statistic == "mean" else totals)
     return np.where(np.isfinite(totals), found, np.inf)
@@ -341,7 +334,7 @@ def host_rows(batch: Batch, selection: HostSelection, plan: MeasurementPlan, req
     """Choose sequences of a batch on the host, and copy their tokens."""
     asked, (number, seed) = asked_of(plan), request
     scores = scores_of(selection, asked, seed)
-    criteria = tuple(criterion.name for criterion in asked)
+    criteria = tuple(criterion.name for criterion, _ in asked)
     rows = HostRows([*known_ids(batch.ids)], batch.sequences, number, criteria)
     rows.clip = clip_of(plan.options) if "policy" in plan.parts else None
     for place, _ in greedy(scores, number):

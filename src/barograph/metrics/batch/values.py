@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +16,7 @@ from barograph.catalogue.registry import REGISTRY, vocabulary_name
 from barograph.catalogue.spec import BY, has_domains, split_domain
 from barograph.metrics.batch.plan import PackedStates, Packing, packing_of
 from barograph.metrics.batch.quantities import BY_STATE, NO_TOKEN
-from barograph.metrics.states.kinds import RATIO, Quantiles, StateKind
+from barograph.metrics.states.kinds import Quantiles, StateKind
 
 Values = dict[str, "float | Missing"]
 Derivation = Callable[[Values, Mapping[str, Floats]], "float | Missing | None"]
@@ -48,10 +46,7 @@ class Measured(dict[str, float]):
 
     def has_reasons_of(self, other: Measured) -> bool:
         """Return whether the reasons are the same, without naming them where that can be seen."""
-        mine, others = self._reasons, other._reasons
-        if isinstance(mine, _Reasons) and isinstance(others, _Reasons) and mine.is_like(others):
-            return True
-        return self.missing == other.missing
+        return self._reasons == other._reasons or self.missing == other.missing
 
 
 def failed_state(kind: StateKind) -> Floats:
@@ -337,15 +332,6 @@ class _Reasons(NamedTuple):
         # A domain that a step has too little of is no news; the reasons of all sequences are.
         return found | {names[id]: reason for id, reason in self.absent.items() if BY not in id}
 
-    def is_like(self, other: _Reasons) -> bool:
-        """Return whether the others are the same by their sources; those of a plan are one object."""
-        mine, others = (one.maps if isinstance(one, ChainMap) else [one] for one in (self.missing, other.missing))
-        return (
-            len(mine) == len(others)
-            and all(map(is_, mine, others))
-            and (self.measured, self.absent, self.vocabulary) == (other.measured, other.absent, other.vocabulary)
-        )
-
 
 @lru_cache(maxsize=1 << 10)
 def _names(ids: tuple[str, ...], vocabulary: str) -> dict[str, str]:
@@ -404,7 +390,7 @@ def _entropy_term(states: Mapping[str, Floats]) -> float | Missing | None:
     if state is None:
         return None
     numerator, denominator = state[:2].tolist()
-    return numerator / denominator if denominator else Missing(RATIO.empty_reason)
+    return numerator / denominator if denominator else Missing("the denominator is zero")
 
 
 def _effective_share(*names: str) -> Derivation:

@@ -117,11 +117,6 @@ def clipped(ratio: Any, clip: Clip | None) -> Any:
     return numpy_or_torch(ratio).clip(ratio, 1.0 - clip[0], 1.0 + clip[1])
 
 
-def surrogate_gain(ratio: Any, advantages: Any, clip: Clip | None) -> Any:
-    """Return min(r·A, clip(r)·A)."""
-    return numpy_or_torch(ratio).minimum(ratio * advantages, clipped(ratio, clip) * advantages)
-
-
 def surrogate_factors(ratio: Any, clip: Clip | None, dual_clip: float | None = None) -> tuple[Any, Any]:
     """Return what ``surrogate_loss`` multiplies a positive and a negative advantage with, with the sign turned."""
     xp = numpy_or_torch(ratio)
@@ -132,7 +127,7 @@ def surrogate_factors(ratio: Any, clip: Clip | None, dual_clip: float | None = N
 def surrogate_loss(ratio: Any, advantages: Any, clip: Clip | None, dual_clip: float | None = None) -> Any:
     """Return -min(r·A, clip(r)·A); with ``dual_clip`` c, for A < 0, at most -c·A."""
     xp = numpy_or_torch(ratio)
-    gain = surrogate_gain(ratio, advantages, clip)
+    gain = xp.minimum(ratio * advantages, clipped(ratio, clip) * advantages)
     if dual_clip is not None:
         gain = xp.where(advantages < 0, xp.maximum(gain, dual_clip * advantages), gain)
     return -gain

@@ -181,17 +181,12 @@ class _Ballot:
         return math.fsum([*terms, no_vote * self.abstained] if no_vote else terms)
 
 
-def majority(values: Sequence[float], answers: Sequence[str | None], k: int) -> float:
-    """Return the expected score of the most frequent answer among k runs drawn without replacement.
-
-    The score of an answer is the mean of its runs; equally frequent answers win equally often. A run with answer None
-    abstains, and where all k abstain, their mean counts. k is at most the number of runs.
-    """
-    return mean_majority([(values, answers)], k)[0]
-
-
 def mean_majority(tasks: Sequence[tuple[Sequence[float], Sequence[str | None]]], k: int) -> tuple[float, float | None]:
-    """Return the mean of ``majority`` over at least one task, and its standard error; None if it is exact.
+    """Return the mean of the majority's score over at least one task, and its standard error; None if it is exact.
+
+    That of a task is the expected score of the most frequent answer among k runs drawn without replacement. The score
+    of an answer is the mean of its runs; equally frequent answers win equally often. A run with answer None abstains,
+    and where all k abstain, their mean counts. k is at most the number of runs of each task.
 
     Votes that would take too long are estimated. Tasks share ``VOTE_DRAWS`` draws, so that the standard error is at
     most (highest − lowest score)/2/√VOTE_DRAWS = 0.002 for scores in [0, 1] and up to 4,096 runs of a task.

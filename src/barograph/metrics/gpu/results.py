@@ -170,7 +170,7 @@ def layout_of(plan: MeasurementPlan, count: int, tokens: int) -> RowLayout:
     """Return the layout of some rows of a plan's batch with so many tokens, at most those of all sequences."""
     known = sources(plan)
     names = (*FILLED, *(name for name in KEPT if name not in FILLED and name in known))
-    criteria = tuple(asked.name for asked in asked_of(plan))
+    criteria = tuple(criterion.name for criterion, _ in asked_of(plan))
     room, description = aligned(min(tokens, MAX_TOKENS)), _token_kernels().DESCRIPTION_WORDS
     return RowLayout(criteria, names, plan.repeats, count, room, description)
 
@@ -188,7 +188,7 @@ def kernel_of(
 ) -> Any:
     """Return the kernel that chooses rows from up to so many sequences, whose arrays have some dtypes."""
     kernels = _token_kernels()
-    criteria = [kernels.Criterion.of(table, asked.channels, asked.statistic, asked.sign) for asked in asked_of(plan)]
+    criteria = [kernels.Criterion.of(table, names, one.statistic, one.sign) for one, names in asked_of(plan)]
     kept = [sources(plan).get(name) for name in layout.names]
     return kernels.Choice(
         table, criteria, kept, layout.has_actions, layout.count, keep, packed, aligned, sequences, dtypes, layout.room

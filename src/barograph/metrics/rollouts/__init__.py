@@ -1,5 +1,4 @@
 """Rollouts and evaluations: experiences of runs, runs of tasks, tasks of a step, reduced level by level.
 
-`columns` and `plan` know nothing of reports; `gathering` collects them, `statistics` reduces them, `wire` packs
-them.
+`gathering` collects reports, `plan` says how they are reduced, `statistics` reduces them, `wire` packs them.
 """

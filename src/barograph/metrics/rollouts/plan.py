@@ -10,7 +10,7 @@ from typing import Any
 
 from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.spec import CatalogueError
-from barograph.metrics.rollouts.columns import STATISTICS, suffix_of
+from barograph.metrics.rollouts.gathering import STATISTICS, suffix_of
 
 EVERY_RUN = ("eval", "bench", "validation", "group", "drawn")
 """Kinds whose statistics need every single run, not only sums over a task's runs."""

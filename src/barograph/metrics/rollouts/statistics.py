@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 
 from barograph.base.arrays import Floats, Ints
 from barograph.catalogue.registry import REGISTRY, fill, vocabulary_name
 from barograph.metrics.formulas.pass_at_k import TaskScores, mean_majority, powers_below, share_interval
-from barograph.metrics.rollouts.columns import RolloutColumn, suffix_of
-from barograph.metrics.rollouts.gathering import Frame, Gathering
+from barograph.metrics.rollouts.gathering import Frame, Gathering, RolloutColumn, suffix_of
 from barograph.metrics.rollouts.plan import RolloutPlan
 
 Named = Iterator[tuple[str, float]]
@@ -324,23 +322,3 @@ def _statistic(values: Floats, statistic: str) -> float:
 def last_of(runs: RunValues) -> float:
     """Return the value that arrived last."""
     return float(runs.values[np.argmax(runs.times)])
-
-
-def pipeline_values(
-    count: int | None, metrics: Mapping[str, Any], seconds: Mapping[str, Any], vocabulary: str
-) -> dict[str, Any]:
-    """Return the numbers of the experience pipeline by name."""
-    values: dict[str, Any] = {}
-    if count is not None:
-        values[spell("pipeline/experience_count", vocabulary)] = count
-    values |= {spell("pipeline/{key}", vocabulary, key=key): value for key, value in metrics.items()}
-    named = {spell("time/experience_pipeline/{operator}", vocabulary, operator=o): s for o, s in seconds.items()}
-    return values | named
-
-
-def staleness_columns(weight_versions: Any, trainer_version: int | None) -> dict[str, Any]:
-    """Return the columns of an update's samples: weight versions and, if the trainer's is known, staleness."""
-    columns: dict[str, Any] = {"model_version": weight_versions}
-    if trainer_version is not None:
-        columns["staleness"] = trainer_version - np.asarray(weight_versions, np.float64)
-    return columns

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from barograph.base.files import compression
 from barograph.base.files.compression import Budget, load_json
-from barograph.metrics.rollouts.columns import STATISTICS, RolloutColumn
-from barograph.metrics.rollouts.gathering import Gathering
+from barograph.metrics.rollouts.gathering import STATISTICS, Gathering, RolloutColumn
 from barograph.metrics.rollouts.plan import RolloutPlan, checked
 
 HEAD = struct.Struct("<I")

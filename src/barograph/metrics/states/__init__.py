@@ -1,4 +1,4 @@
-"""Mergeable partial results: `kinds` and `sparse` know nothing, `layout` puts states of all kinds into one vector.
+"""Mergeable partial results: `kinds` knows nothing, `layout` puts states of all kinds into one vector.
 
 A state is a few float64 numbers that summarise the data of a metric. Two states of one kind merge into the state of
 both data sets together, in any order, and only a merged state is turned into a value. States are merged over the

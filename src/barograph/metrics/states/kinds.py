@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from barograph.base.arrays import Bools, Floats
-from barograph.base.model import Missing
 
 # NaN and infinities are results here, and NumPy's warnings about them would reach the training's terminal.
 _quiet = np.errstate(invalid="ignore", over="ignore", divide="ignore")
@@ -40,8 +39,6 @@ class StateKind(ABC):
     """The values of a state by the name of the statistic; a kind without formulas has ``statistics``."""
     empty_mark: ClassVar[tuple[str, float] | None] = None
     """A slot, and its content in a state without values."""
-    empty_reason: ClassVar[str] = "there were no values"
-    """The reason for a state without values."""
     is_sparse: ClassVar[bool] = False
     """Whether most slots are 0, all are in an empty state, and states merge by adding them up."""
 
@@ -75,32 +72,8 @@ class StateKind(ABC):
         return tuple(self.formulas)
 
     def values_of(self, states: Floats) -> tuple[Floats, Bools]:
-        """Return the values of many states, a row of ``statistics`` for each, and which states have none."""
-        return self._formula_values(states), self.are_empty(states)
-
-    @_quiet
-    def _formula_values(self, states: Floats) -> Floats:
-        found = np.empty((len(states), len(self.formulas)))
-        for column, formula in enumerate(self.formulas.values()):
-            values = states[:, self.slots.index(formula.numerator)]
-            if formula.denominator is not None:
-                values = values / states[:, self.slots.index(formula.denominator)]
-            found[:, column] = np.sqrt(values) if formula.is_root else values
-        return found
-
-    def are_empty(self, states: Floats) -> Bools:
-        """Return which of many states have no values."""
-        if self.empty_mark is None:
-            return np.zeros(len(states), np.bool_)
-        slot, content = self.empty_mark
-        return np.asarray(states[:, self.slots.index(slot)] == content)
-
-    def values(self, state: Floats) -> dict[str, float | Missing]:
-        """Return the values of a state by the name of the statistic."""
-        found, is_empty = self.values_of(state[None])
-        if is_empty[0]:
-            return dict.fromkeys(self.statistics, Missing(self.empty_reason))
-        return dict(zip(self.statistics, found[0].tolist(), strict=True))
+        """Return the values of many states of a kind without formulas: a row for each, and which states have none."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return self.name
@@ -187,7 +160,6 @@ class Ratio(_Additive):
     slots = ("numerator", "denominator", "nonfinite")
     formulas: ClassVar[Mapping[str, Formula]] = {"ratio": Formula("numerator", "denominator")}
     empty_mark = ("denominator", 0.0)
-    empty_reason = "the denominator is zero"
 
     @_quiet
     def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
@@ -244,7 +216,6 @@ class Comoments(StateKind):
     name = "comoments"
     slots = ("count", "sum_x", "sum_y", "squares_x", "squares_y", "products", "nonfinite")
     statistics = ("correlation",)
-    empty_reason = "there were no values, or they do not vary"
 
     @_quiet
     def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
@@ -410,14 +381,6 @@ class Quantiles(_Additive):
         places = steps.astype(np.int64)
         places += self.ZERO
         return places
-
-    def quantile(self, state: Floats, percent: float) -> float | Missing:
-        """Return the smallest value with ``percent`` of the data at or below it; NaN if a value is not finite."""
-        if state[-1]:
-            return math.nan
-        below = state[:-1].cumsum()
-        # Above 0, to find the first bin with data.
-        return self._at(below, np.array([max(percent, 1e-9)])).item() if below[-1] else Missing(self.empty_reason)
 
     def values_of(self, states: Floats) -> tuple[Floats, Bools]:
         """Return the usual quantiles."""

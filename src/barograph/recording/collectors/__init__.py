@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from barograph.base.formatting import describe_error
 from barograph.base.lazy import Finish, Finished, StepValues, lazy
 from barograph.base.process.distributed import ProcessGroup, Share, exchange
-from barograph.recording.collectors.phases import PhaseCollector
-from barograph.recording.collectors.scalars import Counters, DeviceValues
+from barograph.recording.collectors.scalars import Counters, DeviceValues, PhaseCollector
 from barograph.recording.context import Collector, Recording
 
 if TYPE_CHECKING:

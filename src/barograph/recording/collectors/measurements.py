@@ -22,19 +22,17 @@ from barograph.base.process.distributed import Share
 from barograph.journal.format.frames import Kind
 from barograph.journal.merge.measurements import DescribedLayout
 from barograph.metrics.batch.arrays import Batch
-from barograph.metrics.batch.domains import Domains
-from barograph.metrics.batch.inputs import Options
+from barograph.metrics.batch.inputs import Domains, Options
 from barograph.metrics.batch.plan import PackedStates
-from barograph.metrics.batch.step import Measurement, check_part, laid_out
+from barograph.metrics.batch.step import Measurement, check_part
+from barograph.metrics.batch.step_states import StepStates, laid_out
 from barograph.metrics.batch.token_rows import MAX_SEED, MOST_SEQUENCES, Request, TakenTokens
 from barograph.metrics.batch.values import Measured
-from barograph.metrics.states import sparse
-from barograph.metrics.states.layout import Layout
-from barograph.recording.collectors.state_buffer import StateBuffer
-from barograph.recording.context import Collector, Recording
+from barograph.metrics.states.layout import Layout, encode_sparse
+from barograph.recording.context import Collector, Recording, StateBuffer
 
 
-def measured_share(measurement: Measurement, contributes: bool = True) -> Share:
+def measured_share(measurement: StepStates, contributes: bool = True) -> Share:
     """Return the share of one process. A replica describes its states, as the others do, and sends none."""
     layout, vector = measurement.packed()
     description = {
@@ -46,17 +44,17 @@ def measured_share(measurement: Measurement, contributes: bool = True) -> Share:
     return Share(zlib.compress(json.dumps(description, sort_keys=True).encode(), 1), body)
 
 
-def merged_measurement_of(shares: Sequence[Share]) -> Measurement:
+def merged_measurement_of(shares: Sequence[Share]) -> StepStates:
     """Return the measurement of all processes. Every process merges in the same order, and gets the same bits."""
     bodies: dict[bytes, list[bytes]] = {}
     for share in shares:
         if share.body:
             bodies.setdefault(share.description, []).append(share.body)
-    whole = Measurement()
+    whole = StepStates()
     for description, alike in bodies.items():
         record = json.loads(zlib.decompress(description))
         _, described = DescribedLayout.parse(record)
-        whole.merge(Measurement(states=_states(described.layout, alike), missing=record["missing"]))
+        whole.merge(StepStates(_states(described.layout, alike), missing=record["missing"]))
     return whole
 
 
@@ -65,7 +63,7 @@ def _pieces(layout: Layout, vector: NDArray[np.float64]) -> Iterator[bytes]:
     *encoded, (_, slots) = layout.parts
     yield vector[slots].astype("<f8", copy=False).tobytes()
     for _, slots in encoded:
-        piece = sparse.encode(vector[slots])
+        piece = encode_sparse(vector[slots])
         yield len(piece).to_bytes(4, "little") + piece
 
 
@@ -84,7 +82,7 @@ def _states(layout: Layout, bodies: Sequence[bytes]) -> dict[str, NDArray[np.flo
     return states
 
 
-def finished_measurement(measurement: Measurement, shares: Sequence[Share], vocabulary: str) -> Measured:
+def finished_measurement(measurement: StepStates, shares: Sequence[Share], vocabulary: str) -> Measured:
     """Return the values of all processes; none if one could not contribute: the rest would be a wrong number."""
     measured = measurement.finish(vocabulary)
     errors = [share.error for share in shares if share.error]
@@ -249,7 +247,7 @@ class MeasurementCollector(Collector):
                 self._recording.journal.event("missing", metrics=measured.missing)
             self._written = measured
 
-    def _keep_state(self, measurement: Measurement, step: int) -> None:
+    def _keep_state(self, measurement: StepStates, step: int) -> None:
         if self._states.wants("measured"):
             states = measurement.states
             self._states.add(step, states, states.vector.nbytes)
@@ -263,7 +261,7 @@ class MeasurementCollector(Collector):
                 journal.record(Kind.LAYOUT, {"layout": str(layout.hash), "entries": layout.entries})
                 self._layouts[layout.hash] = journal.segment.path
         *encoded, (last, last_slots) = whole.parts
-        pieces: list[tuple[int, Any]] = [(layout.hash, sparse.encode(vector[slots])) for layout, slots in encoded]
+        pieces: list[tuple[int, Any]] = [(layout.hash, encode_sparse(vector[slots])) for layout, slots in encoded]
         # A reader knows who contributed by the last one: it has the others then.
         journal.states([*pieces, (last.hash, vector[last_slots].tolist())], step, at)
 

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sized
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from barograph.base.problems import Problems, guarded
 from barograph.metrics.rollouts.gathering import Gathering
 from barograph.metrics.rollouts.plan import RolloutPlan
 from barograph.metrics.rollouts.wire import MAX_SENT_BYTES, pack, unpack
 
-
-class Owner(Protocol):
-    """The collector that a handle belongs to."""
-
-    def close(self, handle: Handle, expected_tasks: Any, expected_runs: int | None) -> None:
-        """Write the handle's values."""
-
-    def count_late(self, handle: Handle, count: int) -> None:
-        """Count reports that arrived after the handle was closed."""
+if TYPE_CHECKING:
+    from barograph.recording.collectors.rollouts import RolloutCollector
 
 
 class Handle:
@@ -32,7 +25,11 @@ class Handle:
     kind: ClassVar[str]
 
     def __init__(
-        self, plan: RolloutPlan, step: int | None, owner: Owner | None = None, problems: Problems | None = None
+        self,
+        plan: RolloutPlan,
+        step: int | None,
+        owner: RolloutCollector | None = None,
+        problems: Problems | None = None,
     ) -> None:
         self.plan = plan
         self.step = step

@@ -10,7 +10,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from barograph.base.formatting import describe_error
 from barograph.base.lazy import Finish, Finished
@@ -19,11 +21,10 @@ from barograph.journal.format.frames import Kind
 from barograph.journal.merge.rollouts import merged_report
 from barograph.metrics.rollouts.gathering import Gathering
 from barograph.metrics.rollouts.plan import RolloutPlan, checked
-from barograph.metrics.rollouts.statistics import StepStatistics, TaskCoverage, pipeline_values, staleness_columns
+from barograph.metrics.rollouts.statistics import StepStatistics, TaskCoverage, spell
 from barograph.metrics.rollouts.wire import Encoded, compressed, encode
 from barograph.recording.collectors.rollout_handles import Handle, Rollouts
-from barograph.recording.collectors.state_buffer import StateBuffer
-from barograph.recording.context import Collector, Recording
+from barograph.recording.context import Collector, Recording, StateBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +131,8 @@ MAX_CLOSED = 10_000  # closed handles that are remembered, to recognise late rep
 MAX_UNCOMMITTED = 64  # steps whose values are kept for their commit; a process may close handles and never commit
 
 
-class _ReportState(NamedTuple):
-    """The part that one process has of a step's report."""
-
-    kind: str
-    taskset: str
-    encoded: Encoded  # not compressed: most of them are never written
+_ReportState = tuple[str, str, Encoded]
+"""Kind, task set and state of what one process reported; the state is not compressed, as most are never written."""
 
 
 @dataclass(slots=True)
@@ -195,7 +192,13 @@ class RolloutCollector(Collector):
         self, count: int | None, metrics: Mapping[str, Any], seconds: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the numbers of the experience pipeline by name."""
-        return pipeline_values(count, metrics, seconds, self._vocabulary)
+        vocabulary = self._vocabulary
+        values: dict[str, Any] = {}
+        if count is not None:
+            values[spell("pipeline/experience_count", vocabulary)] = count
+        values |= {spell("pipeline/{key}", vocabulary, key=key): value for key, value in metrics.items()}
+        named = {spell("time/experience_pipeline/{operator}", vocabulary, operator=o): s for o, s in seconds.items()}
+        return values | named
 
     def add_group_rewards(self, rewards: Any, groups: Any, step: int | None) -> None:
         """Add the reward and the group of each experience."""
@@ -203,7 +206,9 @@ class RolloutCollector(Collector):
 
     def add_staleness(self, weight_versions: Any, tasks: Any, trainer_version: int | None, step: int | None) -> None:
         """Add the weight version and the task of each sample of an update."""
-        columns = staleness_columns(weight_versions, trainer_version)
+        columns: dict[str, Any] = {"model_version": weight_versions}
+        if trainer_version is not None:
+            columns["staleness"] = trainer_version - np.asarray(weight_versions, np.float64)
         self.open(Rollouts, RolloutPlan("drawn"), step).add_columns(tasks, columns)
 
     def close(self, handle: Handle, expected_tasks: Any = None, expected_runs: int | None = None) -> None:
@@ -418,11 +423,12 @@ class RolloutCollector(Collector):
         self._write_incomplete(step, plan, gathering, statistics.coverage)
 
     def _add_state(self, step: int, kind: str, taskset: str, encoded: Encoded) -> None:
-        self._states.add(step, _ReportState(kind, taskset, encoded), len(encoded.data))
+        self._states.add(step, (kind, taskset, encoded), len(encoded.data))
 
     def _write_state(self, step: int, state: _ReportState, at: float) -> None:
-        head = {"kind": state.kind, "taskset": state.taskset, "step": step, "time": at}
-        self._recording.journal.packet(Kind.GATHERED, head, compressed(state.encoded))
+        kind, taskset, encoded = state
+        head = {"kind": kind, "taskset": taskset, "step": step, "time": at}
+        self._recording.journal.packet(Kind.GATHERED, head, compressed(encoded))
 
     def _write_incomplete(
         self, step: int | None, plan: RolloutPlan, gathering: Gathering, coverage: TaskCoverage

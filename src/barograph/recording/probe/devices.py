@@ -40,19 +40,6 @@ class AllocatorStats(NamedTuple):
     peak_reserved: int | None = None
 
 
-class DeviceEvent(Protocol):
-    """An event in a device's queue of work."""
-
-    def reached(self) -> bool:
-        """Return whether the device has reached the event, without waiting."""
-
-    def wait(self) -> None:
-        """Wait until the device reaches the event."""
-
-    def seconds_since(self, earlier: Any) -> float:
-        """Return the device's seconds since an earlier event; both must have been reached."""
-
-
 class Device(Protocol):
     """One accelerator that this process uses."""
 
@@ -125,7 +112,7 @@ class TorchEvent:
         self._event.record()
 
     def reached(self) -> bool:
-        """Return whether the device has reached the event."""
+        """Return whether the device has reached the event, without waiting."""
         return bool(self._event.query())
 
     def wait(self) -> None:
@@ -133,7 +120,7 @@ class TorchEvent:
         self._event.synchronize()
 
     def seconds_since(self, earlier: TorchEvent) -> float:
-        """Return the device's seconds since an earlier event."""
+        """Return the device's seconds since an earlier event; both must have been reached."""
         return float(earlier._event.elapsed_time(self._event)) / 1000
 
 
@@ -163,7 +150,7 @@ class Accelerators:
         self._devices = [self._known[visible] for visible in sorted(self._known)]
         return self._devices
 
-    def record_event(self) -> DeviceEvent | None:
+    def record_event(self) -> TorchEvent | None:
         """Record an event in the current stream; None where no device has a queue."""
         _, module = _backend()
         return None if module is None else TorchEvent(module)

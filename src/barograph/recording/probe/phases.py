@@ -10,16 +10,17 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from barograph.base.scalars import Deferred
 from barograph.journal.format import frames
 from barograph.journal.format.fields import OPEN_STEP
 from barograph.journal.format.frames import FAILED, TIMER, phase_text
-from barograph.recording.probe.devices import DeviceEvent, DeviceMemory, HostReading, MemoryPeaks
+from barograph.recording.probe.devices import DeviceMemory, HostReading, MemoryPeaks, TorchEvent
 
 CLOCKS = ("host", "device")
 
@@ -46,9 +47,9 @@ class DeviceClock:
 
     __slots__ = ("_events", "_make")
 
-    def __init__(self, make_event: Callable[[], DeviceEvent | None]) -> None:
+    def __init__(self, make_event: Callable[[], TorchEvent | None]) -> None:
         self._make = make_event
-        self._events: list[tuple[str, DeviceEvent]] = []
+        self._events: list[tuple[str, TorchEvent]] = []
 
     def record(self, ended_stage: str = "") -> None:
         """Record an event at the end of a stage; the first event is the start of the span."""
@@ -129,31 +130,18 @@ class Span:
         return (self.onload or 0.0) + (self.execute or 0.0) + (self.offload or 0.0)
 
 
-class SpanRecorder(Protocol):
-    """Interface to what records spans. Its methods do not raise."""
+class SpanRecorder:
+    """What records spans. This one is of a disabled run: it records nothing. The methods of none raise."""
 
     def open(self, phase: Phase) -> Span:
         """Begin a span. Its first stage begins when this returns."""
+        return Span(phase)
 
     def switch_stage(self, span: Span, stage: str) -> None:
         """End the current stage. The next one begins when this returns."""
 
     def close(self, span: Span, failed: bool) -> None:
         """End the current stage and the span."""
-
-
-class NullRecorder:
-    """Recorder of a disabled run: records nothing, while phases still call ``onload`` and ``offload``."""
-
-    def open(self, phase: Phase) -> Span:
-        """Return a span that is not recorded."""
-        return Span(phase)
-
-    def switch_stage(self, span: Span, stage: str) -> None:
-        """Do nothing."""
-
-    def close(self, span: Span, failed: bool) -> None:
-        """Do nothing."""
 
 
 class Phase:
@@ -193,7 +181,7 @@ class Phase:
     def __enter__(self) -> Span:
         span = self._open()
         if self.onload is not None:
-            with _CloseOnFailure(self, span):
+            with self._closed_on_failure(span):
                 self.onload()
             self._recorder.switch_stage(span, "execute")
         return span
@@ -203,14 +191,14 @@ class Phase:
     ) -> None:
         span, failed = self._start_leaving(kind)
         if self.offload is not None:
-            with _CloseOnFailure(self, span):
+            with self._closed_on_failure(span):
                 self.offload()
         self._close(span, failed)
 
     async def __aenter__(self) -> Span:
         span = self._open()
         if self.onload is not None:
-            with _CloseOnFailure(self, span):
+            with self._closed_on_failure(span):
                 await _awaited(self.onload())
             self._recorder.switch_stage(span, "execute")
         return span
@@ -220,7 +208,7 @@ class Phase:
     ) -> None:
         span, failed = self._start_leaving(kind)
         if self.offload is not None:
-            with _CloseOnFailure(self, span):
+            with self._closed_on_failure(span):
                 await _awaited(self.offload())
         self._close(span, failed)
 
@@ -254,26 +242,19 @@ class Phase:
             span = self._entered[-1] if self._entered else Span(self)
         return span
 
+    @contextmanager
+    def _closed_on_failure(self, span: Span) -> Iterator[None]:
+        """Close the span as failed after an exception."""
+        try:
+            yield
+        except BaseException:
+            self._close(span, failed=True)
+            raise
+
     def _close(self, span: Span, failed: bool) -> None:
         if span in self._entered:
             self._entered.remove(span)
         self._recorder.close(span, failed)
-
-
-class _CloseOnFailure:
-    """Context in which an exception closes the span as failed."""
-
-    __slots__ = ("_phase", "_span")
-
-    def __init__(self, phase: Phase, span: Span) -> None:
-        self._phase, self._span = phase, span
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._phase._close(self._span, failed=True)
 
 
 async def _awaited(result: Any) -> None:
@@ -322,14 +303,11 @@ def amounts(given: Amount) -> dict[str, Any]:
 
 def encode_open(span: Span, start: float) -> bytes:
     """Encode the start of a span; ``start`` is in Unix time."""
-    flags = TIMER if span.phase.timer else 0
-    lane = frames.phase_text(span.lane)
-    return frames.phase_open_payload(span.id, span.parent_id, OPEN_STEP, start, flags, span.phase.text, lane)
+    return frames.phase_open_payload(*_head(span, start, OPEN_STEP))
 
 
 def encode_close(span: Span, start: float, step: int | None, flags: int = 0) -> bytes:
     """Encode the end of a span; ``step`` is None while its step is not committed."""
-    flags |= (TIMER if span.phase.timer else 0) | (FAILED if span.failed else 0)
     # The frame has the highest peak of all devices; the peak of each device is a metric.
     peaks = [peak for peak, _ in span.peaks.by_device.values()] if span.peaks is not None else ()
     # NaN means that there is no value: a stage that did not happen did not take 0 s.
@@ -343,14 +321,11 @@ def encode_close(span: Span, start: float, step: int | None, flags: int = 0) -> 
         span.host["end"].rss if "end" in span.host else math.nan,
     )
     # The close frame repeats the fields of the open frame, so that a reader can do without either.
-    return frames.phase_close_payload(
-        span.id,
-        span.parent_id,
-        OPEN_STEP if step is None else step,
-        start,
-        flags,
-        span.phase.text,
-        frames.phase_text(span.lane),
-        durations,
-        frames.phase_text("+".join(span.tokens_by_kind)),
-    )
+    head = _head(span, start, OPEN_STEP if step is None else step, flags | (FAILED if span.failed else 0))
+    return frames.phase_close_payload(*head, durations, phase_text("+".join(span.tokens_by_kind)))
+
+
+def _head(span: Span, start: float, step: int, flags: int = 0) -> tuple[int, int, int, float, int, bytes, bytes]:
+    """Return the fields that both frames of a span have."""
+    flags |= TIMER if span.phase.timer else 0
+    return span.id, span.parent_id, step, start, flags, span.phase.text, phase_text(span.lane)

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from barograph.base.scalars import Deferred, classify
-from barograph.base.settings import Settings
 from barograph.journal.format.frames import DEVICE_CLOCK
 from barograph.journal.write.writer import JournalWriter
 from barograph.metrics import probe_values
-from barograph.metrics.probe_values import GIB, Names, PhaseNames, Value
-from barograph.metrics.time_intervals import NestedSpan, outer_spans
+from barograph.metrics.probe_values import GIB, Names, NestedSpan, PhaseNames, Value, outer_spans
 from barograph.recording.probe.devices import (
     Accelerators,
     Device,
@@ -22,7 +20,6 @@ from barograph.recording.probe.devices import (
     MemoryMeter,
     MemoryPeaks,
     host_memory,
-    host_memory_with_children,
     host_used,
     peak_flops,
 )
@@ -34,6 +31,7 @@ from barograph.recording.probe.phases import (
     HostClock,
     Phase,
     Span,
+    SpanRecorder,
     amounts,
     current_lane,
     current_span,
@@ -47,7 +45,7 @@ Rows = list[tuple["int | None", dict[str, float]]]
 """Rows to write: a committed step, or None for the step being committed, with values by name."""
 
 
-class Probe:
+class Probe(SpanRecorder):
     """Records the phases of one run. Its own exceptions go to ``guard`` and never to the training.
 
     Clock, accelerators and memory readers are parameters, so that tests can supply known readings.
@@ -85,28 +83,6 @@ class Probe:
         self._created = self._now() if created is None else created  # start of the run, by the clock
         self._began: float | None = None  # start of the current step; the first step starts with its first phase
         self._begin_recording()
-
-    @classmethod
-    def from_settings(
-        cls,
-        settings: Settings,
-        journal: JournalWriter,
-        guard: Callable[[Exception], None],
-        created: float,
-        processes: Callable[[], int | None],
-    ) -> Probe:
-        """Return the probe for a run's settings; ``created`` is the start of the run by ``perf_counter``."""
-        return cls(
-            journal,
-            guard,
-            settings.vocabulary,
-            memory=settings.memory,
-            read_host=host_memory_with_children if settings.memory_children else host_memory,
-            device_count=settings.devices,
-            peak=settings.peak_flops,
-            processes=processes,
-            created=created,
-        )
 
     def _begin_recording(self) -> None:
         self._lock = threading.RLock()  # re-entrant: a SIGTERM handler may finish the run at any point

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from barograph.catalogue.registry import Filled
-from barograph.metrics.probe_values import GIB, Value
-from barograph.metrics.time_intervals import Interval, NestedSpan, coverage, length
+from barograph.metrics.probe_values import GIB, Interval, NestedSpan, Value, coverage, length
 from barograph.recording.probe.devices import DeviceMemory, HostReading
 from barograph.recording.probe.phases import Span
 

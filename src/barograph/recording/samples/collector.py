@@ -9,18 +9,20 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from barograph.base.files.compression import MAX_VALUES
-from barograph.base.model import MeasuredTokens, Sample
+from barograph.base.model import Sample
 from barograph.journal.format.samples import MAX_SAMPLE_BYTES, decode, encode, is_readable
 from barograph.recording.context import Collector, Recording
-from barograph.recording.samples.choice import SampleBudget, SampleChoice
+from barograph.recording.samples.choice import SampleBudget, SampleChoice, shortened_sample
 from barograph.recording.samples.parsing import Rejections, rows_of, to_sample
-from barograph.recording.samples.shortening import shortened_sample
-from barograph.recording.samples.tokens import DecodedTokens, GivenAlternatives, TokenDecoder
+from barograph.recording.samples.tokens import DecodedTokens, GivenAlternatives, TokenDecoder, joined
+
+if TYPE_CHECKING:
+    from barograph.metrics.batch.token_rows import TakenTokens
 
 MAX_WAITING = 8
 """Calls that may wait for the thread; a further one is made at once, by the thread that asks for it."""
@@ -79,16 +81,6 @@ MAX_KEPT_CHARACTERS = 1 << 26  # of samples with ids that wait for their commit;
 MAX_OPEN_STEPS = 8  # steps that may wait for their commit; then the first is written as it is
 
 
-class MeasuredSequences(Protocol):
-    """Sequences of a step whose tokens were measured. To fetch the tokens takes time, and is possible once."""
-
-    def ids(self) -> Sequence[str]:
-        """Return the ids of the sequences."""
-
-    def fetch(self) -> Sequence[MeasuredTokens]:
-        """Return the tokens of the sequences, in the same order."""
-
-
 class SampleCollector(Collector):
     """The choice of samples of every step that is under way. Usable from several threads and from a signal handler."""
 
@@ -108,7 +100,7 @@ class SampleCollector(Collector):
         self._choices: dict[int | None, SampleChoice] = {}
         self._with_ids: dict[int | None, dict[str, Sample]] = {}
         self._characters = 0  # of those
-        self._measured: dict[int, MeasuredSequences] = {}
+        self._measured: dict[int, TakenTokens] = {}
         self._writer = TokenWriter()
         self._places = itertools.count()
         self._lock = threading.RLock()
@@ -134,7 +126,7 @@ class SampleCollector(Collector):
             self._consider(sample, number, rejected)
         self._skip(rejected)
 
-    def join(self, step: int, measured: MeasuredSequences) -> None:
+    def join(self, step: int, measured: TakenTokens) -> None:
         """Store measured tokens with the samples of the same ids, when the step is committed."""
         if self._budget.count and self._budget.bytes:
             with self._lock:
@@ -222,10 +214,8 @@ class SampleCollector(Collector):
             write = self._write_measured
             self._writer.put(lambda: attempt("samples of measured tokens", write, step, measured, samples))
 
-    def _write_measured(self, step: int, measured: MeasuredSequences, samples: Mapping[str, Sample]) -> None:
+    def _write_measured(self, step: int, measured: TakenTokens, samples: Mapping[str, Sample]) -> None:
         """Write samples with measured tokens, within a budget of bytes of their own; beyond it, without the tokens."""
-        from barograph.recording.samples.measured_tokens import joined  # needs NumPy
-
         texts: list[bytes] = []
         left, rejected = self._budget.bytes, Rejections()
         for row in measured.fetch()[: self._budget.count]:
