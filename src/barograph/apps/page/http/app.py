@@ -32,16 +32,24 @@ from barograph.answers.responses import BinaryBody, encode
 from barograph.answers.runs.listing import RunDirectory
 from barograph.answers.views.curves import MEDIA_TYPE
 from barograph.apps.page.files import StaticFiles
-from barograph.apps.page.http.endpoints import ENDPOINTS
+from barograph.apps.page.http import directory_handlers, run_handlers
+from barograph.apps.page.http.endpoints import (
+    LIVE_PARAMETERS,
+    MAX_COMPARED,
+    Endpoint,
+    description,
+    parse_body,
+    parse_query,
+)
 from barograph.apps.page.http.guard import FOR_PROGRAMS, Allowed, Guard, RejectedRequest
-from barograph.apps.page.http.handlers import LIVE_PARAMETERS, MAX_COMPARED, Endpoint
 from barograph.apps.page.http.ingest import CONTENT_TYPE, PATHS, PREFIX, Ingest, IngestMetrics
 from barograph.apps.page.http.live import Hub
-from barograph.apps.page.http.openapi import description
-from barograph.apps.page.http.parameters import parse_body, parse_query
 from barograph.base.errors import JournalError, RequestError
+from barograph.catalogue.spec import CatalogueError
 from barograph.delivery.transfer.receiver import DirectoryLimits, ReceivedRuns
 from barograph.delivery.transfer.tokens import Grant, Right
+
+ENDPOINTS = (*directory_handlers.ENDPOINTS, *run_handlers.ENDPOINTS)
 
 THREADS = 8
 
@@ -97,7 +105,7 @@ def page_app(dir: Path, more_paths: Mapping[str, Any] | None = None) -> Starlett
     routes += [Route("/api/openapi.json", openapi_json), Route("/api/live", live), Route("/{path:path}", file)]
     app = Starlette(
         routes=routes,
-        exception_handlers=dict.fromkeys((RequestError, HTTPException, JournalError), _error_handler),
+        exception_handlers=dict.fromkeys((RequestError, CatalogueError, HTTPException, JournalError), _error_handler),
         lifespan=lifespan,
     )
     app.state.directory, app.state.hub = directory, hub
@@ -106,10 +114,12 @@ def page_app(dir: Path, more_paths: Mapping[str, Any] | None = None) -> Starlett
 
 def _route_handler(directory: RunDirectory, endpoint: Endpoint, limiter: anyio.CapacityLimiter) -> RouteHandler:
     async def handle(request: Request) -> Response:
-        arguments = parse_query(endpoint.parameters, request.query_params) | request.path_params
-        if endpoint.body:
+        if endpoint.has_body:
             body = await _json_body(request)
-            arguments |= parse_body(endpoint.body, body) | {"given": body}
+            arguments = parse_body(endpoint.parameters, body) | {"given": body}
+        else:
+            arguments = parse_query(endpoint.parameters, request.query_params)
+        arguments |= request.path_params
         if endpoint.binary and not arguments.get("format"):
             arguments["format"] = "json" if "application/json" in request.headers.get("accept", "") else "binary"
         encoded = await anyio.to_thread.run_sync(_call_and_encode, directory, endpoint, arguments, limiter=limiter)
@@ -186,7 +196,9 @@ def _error_response(status: int, message: str, headers: dict[str, str] | None = 
 async def _error_handler(request: Request, problem: Exception) -> Response:
     if isinstance(problem, HTTPException):
         return _error_response(problem.status_code, str(problem.detail), dict(problem.headers or {}))
-    return _error_response(problem.status if isinstance(problem, RequestError) else 404, str(problem))
+    if isinstance(problem, RequestError):
+        return _error_response(problem.status, str(problem))
+    return _error_response(400 if isinstance(problem, CatalogueError) else 404, str(problem))
 
 
 class GuardMiddleware:
