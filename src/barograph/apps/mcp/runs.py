@@ -18,8 +18,7 @@ from typing import Any
 from barograph.answers.open_run import OpenRun, RunLocation
 from barograph.answers.runs.annotations import Annotations
 from barograph.answers.runs.listing import RunDirectory
-from barograph.apps.mcp.answer import plain_text
-from barograph.base.errors import BarographError
+from barograph.apps.mcp.tool import ToolError, plain_text
 from barograph.base.formatting import counted
 from barograph.base.model import RunInfo
 from barograph.delivery.transfer.tokens import Grant
@@ -37,10 +36,6 @@ def moment(at: float) -> str:
 MAX_NEAR = 3
 
 LAST = "@last"
-
-
-class ToolError(BarographError):
-    """A call of a tool that cannot be answered, with what to do instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from barograph.apps.mcp.answer import ToolAnswer, bounded, plain_text, shortened, to_json
-from barograph.apps.mcp.runs import ProjectRuns, ServedRuns, ToolError
-from barograph.apps.mcp.tool import Progress, Tool
+from barograph.apps.mcp.runs import ProjectRuns, ServedRuns
+from barograph.apps.mcp.tool import Progress, Tool, ToolError, bounded, plain_text, shortened, to_json
 from barograph.base import __version__
 from barograph.base.errors import BarographError, RequestError
 from barograph.base.formatting import describe_error
@@ -41,10 +40,10 @@ INSTRUCTIONS = (
 
 def tools(writes: bool) -> dict[str, Tool]:
     """Return the tools by name, those that write only where that is allowed."""
-    from barograph.apps.mcp import list_tools, metric_tools, run_tools, sample_tools, waiting, write_tools
+    from barograph.apps.mcp import list_tools, metric_tools, run_tools, sample_tools, training_tools
 
-    found = (*list_tools.TOOLS, *run_tools.TOOLS, *metric_tools.TOOLS, *sample_tools.TOOLS, *waiting.TOOLS)
-    return {tool.name: tool for tool in (*found, *(write_tools.TOOLS if writes else ()))}
+    found = (*list_tools.TOOLS, *run_tools.TOOLS, *metric_tools.TOOLS, *sample_tools.TOOLS, *training_tools.TOOLS)
+    return {tool.name: tool for tool in (*found, *(training_tools.WRITE_TOOLS if writes else ()))}
 
 
 def check_installed() -> None:
@@ -107,11 +106,9 @@ async def _called(
     """Call a tool: in a thread, or where it waits, here."""
     import anyio.to_thread
 
-    if tool.wait is not None:
-        return bounded(await tool.wait(runs, arguments, progress))
-    assert tool.call is not None
-    call: Callable[[ServedRuns, Mapping[str, Any]], ToolAnswer] = tool.call
-    return await anyio.to_thread.run_sync(lambda: bounded(call(runs, arguments)), limiter=limiter)
+    if tool.waits:
+        return bounded(await tool.call(runs, arguments, progress))
+    return await anyio.to_thread.run_sync(lambda: bounded(tool.call(runs, arguments)), limiter=limiter)
 
 
 def _offered(offered: Mapping[str, Tool], name: str) -> Tool:
