@@ -4,9 +4,10 @@ status.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from barograph.journal.view import View
+if TYPE_CHECKING:  # a list of runs can do without NumPy
+    from barograph.journal.view import View
 
 
 def writer_triples(view: View) -> list[list[Any]]:
