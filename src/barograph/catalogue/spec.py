@@ -153,6 +153,10 @@ class Text:
         """Return the text in a language."""
         return self.zh if lang == "zh" else self.en
 
+    def format(self, lang: str, **facts: object) -> str:
+        """Return the text in a language with facts in their places."""
+        return self.get(lang).format(**facts)
+
 
 PLAIN_LOOK = Text(
     "There is no general rule: compare it with your earlier runs.", "没有通用的判断标准：请与自己以前的实验比较。"

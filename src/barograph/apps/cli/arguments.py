@@ -32,6 +32,13 @@ class Command:
     error_code: int = 1
 
 
+def command(
+    help: str, example: str, add_arguments: Callable[[argparse.ArgumentParser], None], error_code: int = 1
+) -> Callable[[Callable[[argparse.Namespace], int]], Command]:
+    """Make a command of the function below it."""
+    return lambda run: Command(help, example, add_arguments, run, error_code)
+
+
 def add_run(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """Add the argument RUN."""
     if several:

@@ -7,8 +7,10 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from barograph.apps.cli.arguments import Command, at_least_one, directory
-from barograph.base.settings import VOCABULARIES
+from barograph.apps.cli.arguments import at_least_one, command, directory
+from barograph.apps.terminal.output import make_console, say
+from barograph.base.errors import SettingsError
+from barograph.base.settings import VOCABULARIES, read_source
 
 
 def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,12 +26,13 @@ def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--open", action="store_true", help="then serve the page and open it in a browser")
 
 
+@command("train a small policy and record it", "barograph demo --steps 100 --sick entropy-collapse", add_demo_arguments)
 def run_demo(options: argparse.Namespace) -> int:
     """Train a small policy with PPO on FrozenLake, in NumPy, and record it: a complete run in about a minute.
 
     With --sick NAME the training has one real fault, such as a learning rate that is too high.
     """
-    from barograph.apps.demo.sick_runs import SICK_RUNS
+    from barograph.apps.demo.config import SICK_RUNS
 
     if options.sick == "list":
         for name, sick_run in SICK_RUNS.items():
@@ -62,18 +65,14 @@ def _train(options: argparse.Namespace) -> int:
 
 def _serve_page(options: argparse.Namespace) -> int:
     """Serve the page, as ``barograph up --open`` does."""
-    from barograph.apps.cli.serving import PORT
-    from barograph.apps.cli.serving import run_up as up
+    from barograph.apps.cli.serving import PORT, run_up
 
     given = {"served": str(directory(options)), "port": PORT, "host": "127.0.0.1", "token": None, "token_file": None}
-    return up(argparse.Namespace(**given, dir=options.dir, open=True))
+    return run_up.run(argparse.Namespace(**given, dir=options.dir, open=True))
 
 
 def _config(options: argparse.Namespace) -> Any:
-    from barograph.apps.demo.config import DemoConfig
-    from barograph.apps.demo.sick_runs import sick_config
-    from barograph.base.errors import SettingsError
-    from barograph.base.settings import read_source
+    from barograph.apps.demo.config import DemoConfig, sick_config
 
     section = read_source(options.config)[1].get("demo") or {}
     if not isinstance(section, dict):
@@ -99,7 +98,6 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _display(options: argparse.Namespace, view: Any, steps: int) -> AbstractContextManager[Any]:
     """Return the live display; a context that gives None with --quiet."""
     from barograph.apps.demo.display import LiveDisplay
-    from barograph.apps.terminal.output import make_console
 
     return nullcontext() if options.quiet else LiveDisplay(make_console(), view, steps)
 
@@ -107,7 +105,6 @@ def _display(options: argparse.Namespace, view: Any, steps: int) -> AbstractCont
 def _print_end(options: argparse.Namespace, view: Any, outcome: str) -> None:
     """Print the path of the run and commands to inspect it."""
     from barograph.apps.demo.display import next_commands
-    from barograph.apps.terminal.output import say
 
     view.refresh()
     say(f"{outcome}: run {view.id} in {view.path}")
@@ -115,11 +112,3 @@ def _print_end(options: argparse.Namespace, view: Any, outcome: str) -> None:
         reference = str(view.path) if options.dir else view.id  # an id is found in the default directory only
         print("inspect it with", *next_commands(view, (options.track_with or "").split(","), reference), sep="\n  ")
     sys.stdout.flush()
-
-
-DEMO = Command(
-    "train a small policy and record it",
-    "barograph demo --steps 100 --sick entropy-collapse",
-    add_demo_arguments,
-    run_demo,
-)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from barograph.answers.explanation import Explained, explained, explained_in_run
-from barograph.apps.cli.arguments import Command, add_json, add_language, add_run, run_view
+from barograph.apps.cli.arguments import add_json, add_language, add_run, command, run_view
 from barograph.apps.terminal.output import print_document, print_json, say
 from barograph.catalogue.describe import families
 from barograph.catalogue.sources import check_source
@@ -37,6 +37,7 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+@command("explain a metric of any framework", "barograph explain actor/policykl --lang zh", add_explain_arguments)
 def run_explain(options: argparse.Namespace) -> int:
     """Explain a metric: definition, formula, unit, how it looks in a healthy run, names in other frameworks, traps."""
     if options.source:
@@ -94,14 +95,6 @@ def _say_unknown(options: argparse.Namespace) -> None:
         say(line, sys.stderr)
 
 
-EXPLAIN = Command(
-    "explain a metric of any framework",
-    "barograph explain actor/policykl --lang zh",
-    add_explain_arguments,
-    run_explain,
-)
-
-
 def add_names_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``barograph names``."""
     add_run(parser)
@@ -109,9 +102,13 @@ def add_names_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+@command(
+    "list the names that barograph does not know, as YAML to fill in",
+    "barograph names @last > barograph-runs/names.yaml",
+    add_names_arguments,
+)
 def run_names(options: argparse.Namespace) -> int:
     """List the names of a run that barograph does not know, as a file to describe them in."""
-    from barograph.catalogue.sources import check_source
     from barograph.catalogue.user_metrics import FILE, config_file, template
     from barograph.importers.summary import beside, names_sentence, run_names
 
@@ -133,8 +130,6 @@ def run_names(options: argparse.Namespace) -> int:
 
 
 def _record(names: RunNames) -> dict[str, object]:
-    from barograph.catalogue.suggestions import guess, nearest
-
     matches = {name: names.match(name) for name in names.known}
     return {
         "names": len(names.names),
@@ -146,11 +141,3 @@ def _record(names: RunNames) -> dict[str, object]:
             for name in names.unknown
         },
     }
-
-
-NAMES = Command(
-    "list the names that barograph does not know, as YAML to fill in",
-    "barograph names @last > barograph-runs/names.yaml",
-    add_names_arguments,
-    run_names,
-)

@@ -10,8 +10,8 @@ from typing import Any
 from barograph.answers.export import sample_record
 from barograph.answers.records import versioned
 from barograph.answers.responses import to_strict_json
-from barograph.apps.cli.arguments import Command, add_json, add_run, run_view
-from barograph.apps.terminal.output import Progress
+from barograph.apps.cli.arguments import add_json, add_run, command, run_view
+from barograph.apps.terminal.output import Progress, make_console
 from barograph.base.errors import BarographError
 from barograph.journal.samples.columns import parse_conditions
 from barograph.journal.samples.query import SORTS, FoundSamples, Query, compiled
@@ -61,6 +61,11 @@ def add_samples_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+@command(
+    "show samples: filter, search, sort",
+    "barograph samples @last --step 10:20 --min-reward 0.5 --grep 'therefore' --sort -reward",
+    add_samples_arguments,
+)
 def run_samples(options: argparse.Namespace) -> int:
     """Show the samples of a run: prompts and completions with their rewards, filtered, searched and sorted.
 
@@ -79,7 +84,6 @@ def run_samples(options: argparse.Namespace) -> int:
     if options.json:
         _print_records("samples", map(sample_record, found.samples))
         return 0
-    from barograph.apps.terminal.output import make_console
     from barograph.apps.terminal.samples import Highlight, TokenChoice, show_samples
 
     highlight = Highlight(options.grep, options.regex, options.full)
@@ -94,7 +98,6 @@ def _print_records(kind: str, records: Iterable[dict[str, Any]]) -> None:
 
 
 def _print_token_sums(found: FoundSamples, options: argparse.Namespace, count: int | None) -> None:
-    from barograph.apps.terminal.output import make_console
     from barograph.apps.terminal.samples import TokenChoice, print_token_sums
     from barograph.journal.samples.token_sums import all_values, token_sums
 
@@ -145,11 +148,3 @@ def _where(text: str) -> str:
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
     return text
-
-
-SAMPLES = Command(
-    "show samples: filter, search, sort",
-    "barograph samples @last --step 10:20 --min-reward 0.5 --grep 'therefore' --sort -reward",
-    add_samples_arguments,
-    run_samples,
-)

@@ -15,7 +15,7 @@ import webbrowser
 from contextlib import suppress
 from pathlib import Path
 
-from barograph.apps.cli.arguments import Command, add_language, directory
+from barograph.apps.cli.arguments import add_language, command, directory
 from barograph.apps.terminal.output import say
 from barograph.base.errors import BarographError
 from barograph.base.formatting import age, counted, duration
@@ -81,6 +81,11 @@ def add_token_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ends", metavar="TIME", type=_seconds, help="how long a new token is valid: 12h, 30d, 8w")
 
 
+@command(
+    "manage the tokens of a server for a team",
+    "barograph token new --project math --write --ends 30d\n  barograph token ls\n  barograph token revoke k7m2x9pq",
+    add_token_arguments,
+)
 def run_token(options: argparse.Namespace) -> int:
     """Manage the tokens of a server for a team, which 'barograph up --ingest' serves. They are stored as hashes.
 
@@ -134,13 +139,6 @@ def _seconds(text: str) -> float:
     return int(found[1]) * UNITS[found[2]]
 
 
-TOKEN = Command(
-    "manage the tokens of a server for a team",
-    "barograph token new --project math --write --ends 30d\n  barograph token ls\n  barograph token revoke k7m2x9pq",
-    add_token_arguments,
-    run_token,
-)
-
 PORT = 8790
 
 
@@ -172,6 +170,12 @@ def add_up_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@command(
+    "serve the web page",
+    "barograph up runs/ --port 8790 --open\n"
+    "  barograph up runs/ --ingest --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file token",
+    add_up_arguments,
+)
 def run_up(options: argparse.Namespace) -> int:
     """Serve the web page of a directory of runs. It updates live and needs no account and no network.
 
@@ -218,14 +222,6 @@ def _interrupt_at_eof() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-UP = Command(
-    "serve the web page",
-    "barograph up runs/ --port 8790 --open\n"
-    "  barograph up runs/ --ingest --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file token",
-    add_up_arguments,
-    run_up,
-)
-
 MCP_PORT = 8791
 
 MCP_HINT = "a program speaks to this command: docs/for-agents.md says how a client is set up (stop with Ctrl-C)"
@@ -248,6 +244,11 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
     add_language(parser)
 
 
+@command(
+    "serve runs as tools for programs (MCP)",
+    "barograph mcp runs/\n  barograph mcp runs/ --http --port 8791 --write",
+    add_mcp_arguments,
+)
 def run_mcp(options: argparse.Namespace) -> int:
     """Serve the runs of a directory as tools for programs, over the Model Context Protocol (MCP).
 
@@ -282,11 +283,3 @@ def run_mcp(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("\nstopped")
     return 0
-
-
-MCP = Command(
-    "serve runs as tools for programs (MCP)",
-    "barograph mcp runs/\n  barograph mcp runs/ --http --port 8791 --write",
-    add_mcp_arguments,
-    run_mcp,
-)

@@ -8,7 +8,7 @@ from typing import Any
 from barograph.answers.questions import answer, parse_question
 from barograph.answers.records import STATUS_SYMBOLS
 from barograph.answers.schemas import INTEGER, STATUS, TEXT, VERDICT, list_of, nullable, record
-from barograph.apps.mcp.runs import Listed, ServedRuns, judged, moment
+from barograph.apps.mcp.runs import Listed, ServedRuns, moment
 from barograph.apps.mcp.tool import OFFSET, Arguments, Items, ToolAnswer, answer_schema, number, text, tool
 from barograph.base.errors import ExpressionError
 from barograph.base.formatting import counted
@@ -84,7 +84,7 @@ class _ListLook:
         if run.key not in self._verdicts:
             known = self._health.known(run.glance)
             is_late = known is None and self._is_late(run)
-            self._verdicts[run.key] = known if known is not None or is_late else judged(self._health, run)
+            self._verdicts[run.key] = known if known is not None or is_late else self._health.judge(run.glance)
         return self._verdicts[run.key]
 
     def verdict(self, run: Listed) -> str | None:

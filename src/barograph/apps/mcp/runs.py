@@ -22,7 +22,7 @@ from barograph.apps.mcp.tool import ToolError, plain_text
 from barograph.base.formatting import counted
 from barograph.base.model import RunInfo
 from barograph.delivery.transfer.tokens import Grant
-from barograph.diagnosis.health import Health, HealthList
+from barograph.diagnosis.health import HealthList
 from barograph.importers.imported import unreadable_log
 from barograph.journal.directory import files_digest, unreadable
 from barograph.journal.read.status import Glance, seen_at
@@ -145,11 +145,6 @@ class ServedRuns:
             if log is not None:
                 return unreadable_log(log, files, problem)
             return unreadable(location.path, problem) if location.path.is_dir() else None
-
-
-def judged(health: HealthList, run: Listed) -> Health | None:
-    """Return the verdict on a run, by a diagnosis where it is not known."""
-    return health.known(run.glance) or health.judge(run.glance)
 
 
 def tags_of(info: RunInfo, annotations: dict[str, Any]) -> list[str]:

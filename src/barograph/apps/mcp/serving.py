@@ -208,7 +208,7 @@ def serve_http(
     port: int,
     token: str | None,
     ready: Callable[[str, str | None], None],
-    options: TeamOptions | None = None,
+    options: TeamOptions,
 ) -> None:
     """Serve over HTTP until interrupted; call ``ready`` with the address and the token once requests are accepted.
 
@@ -222,7 +222,7 @@ def serve_http(
     try:
         with bind_socket(host, port, "mcp --http") as bound:
             port = bound.getsockname()[1]
-            guard = Guard(host, port, needed, tokens=TokenFile(path), tls=bool(options and options.certificate))
+            guard = Guard(host, port, needed, tokens=TokenFile(path), tls=options.certificate is not None)
             shown = address(host, port, None, options).rstrip("/") + PATH
             app = make_app(projects, writes, guard)
             app_server(app, lambda: ready(shown, needed), None, options).run([bound])

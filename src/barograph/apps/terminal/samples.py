@@ -8,7 +8,9 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
 
 from barograph.apps.terminal.layout import wrap_line
 from barograph.base.formatting import counted, number, printable
@@ -17,10 +19,6 @@ from barograph.journal.samples.columns import shown_columns
 from barograph.journal.samples.query import Census, FoundSamples
 from barograph.journal.samples.token_sums import NEUTRAL, TokenSum, Values, all_values, nonfinite, shown_value
 from barograph.journal.samples.transcript import Turn, TurnPart, turns_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
 
 EXTREMES = 10
 
@@ -48,8 +46,6 @@ class TokenChoice:
 
 def print_tokens(console: Console, sample: Sample, choice: TokenChoice) -> None:
     """Print the tokens of a sample, coloured, and the ten most extreme."""
-    from rich.text import Text
-
     given = all_values(sample.token_values)
     name = choice.name(given)
     if name is None:
@@ -246,8 +242,6 @@ def part_label(part: TurnPart) -> str:
 
 
 def _print_answers(console: Console, sample: Sample) -> None:
-    from rich.text import Text
-
     right = None if None in (sample.answer, sample.reference) else sample.answer == sample.reference
     style = "bold" if right is None else "bold green" if right else "bold red"
     for label, text, look in (("answer", sample.answer, style), ("reference", sample.reference, "bold")):
@@ -258,8 +252,6 @@ def _print_answers(console: Console, sample: Sample) -> None:
 
 def heading(sample: Sample) -> Text:
     """Return the line of facts about a sample."""
-    from rich.text import Text
-
     line = Text()
     line.append(f"step {sample.step:,}" if sample.step is not None else "no step", "bold")
     for label, value in (("", sample.task), ("group ", sample.group), ("run ", sample.run)):
@@ -303,8 +295,6 @@ def _column_text(value: float | bool | str) -> str:
 
 def _print_text(console: Console, text: str, highlight: Highlight) -> None:
     """Print a text, indented, with matches highlighted."""
-    from rich.text import Text
-
     pattern = highlight.pattern
     width = max(20, min(console.width, MAX_WIDTH) - 2 * INDENT)
     for shown in visible_lines(text, width, pattern, highlight.full):

@@ -65,13 +65,6 @@ OTHER_LISTS = frozenset({"run", "with", "q", "sort"})
 RouteHandler = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(dir: Path, guard: Guard | None = None) -> Starlette:
-    """Return the application that serves a directory, behind a guard."""
-    app = page_app(dir)
-    app.add_middleware(GuardMiddleware, guard=guard or Guard())
-    return app
-
-
 def page_app(dir: Path, more_paths: Mapping[str, Any] | None = None) -> Starlette:
     """Return the application that serves a directory to everybody; ``more_paths`` are described beside its own."""
     directory = RunDirectory(dir)
@@ -320,15 +313,15 @@ class ProjectApps:
             return self._ingest
         if self._ingest is not None and path == "/metrics":
             if not grant.allows("read"):
-                return _refused(
-                    "the metrics are of all projects: they need a token of all that grants the right to read"
+                return _error_response(
+                    403, "the metrics are of all projects: they need a token of all that grants the right to read"
                 )
             return Response(self.metrics.text(), 200, {"cache-control": "no-store"}, CONTENT_TYPE)
         is_change = method not in ("GET", "HEAD") and path not in READING_POSTS
         needed: tuple[Right, ...] = ("read", "write") if is_change else ("read",)
         for right in needed:
             if not grant.allows(right, grant.project):
-                return _refused(f"the token does not grant the right to {right}")
+                return _error_response(403, f"the token does not grant the right to {right}")
         return await self._page(grant.project)
 
     async def _page(self, project: str | None) -> Starlette:
@@ -348,7 +341,3 @@ class ProjectApps:
 async def _close(app: Starlette) -> None:
     await app.state.hub.close()
     app.state.directory.close()
-
-
-def _refused(message: str) -> Response:
-    return Response(encode({"error": message}), 403, None, "application/json")

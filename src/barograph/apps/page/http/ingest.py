@@ -231,7 +231,8 @@ class Ingest:
         most = self._runs.limits.of_run.largest_piece
         if length > most:
             raise DestinationError(f"the piece has {length:,} bytes; at most {most:,} are taken", "limit")
-        if self._waiting and self._waiting + length > self._max_waiting:
+        waiting = self._metrics.waiting_bytes
+        if waiting and waiting + length > self._max_waiting:
             raise DestinationError("the server is busy: try again later", "busy", retry_after=RETRY_SECONDS)
         if self._of_project[project] and self._of_project[project] + length > self._max_waiting // 2:
             raise RequestError(429, "the server is busy with other pieces of this project: try again later")
@@ -240,10 +241,6 @@ class Ingest:
             yield length
         finally:
             self._change_waiting(project, -length)
-
-    @property
-    def _waiting(self) -> int:
-        return self._metrics.waiting_bytes
 
     def _change_waiting(self, project: str, change: int) -> None:
         self._metrics.waiting_bytes += change
