@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from barograph.apps.cli.arguments import at_least_one, command, directory
+from barograph.apps.demo.config import SICK_RUNS, DemoConfig, sick_config
 from barograph.apps.terminal.output import make_console, say
 from barograph.base.errors import SettingsError
 from barograph.base.settings import VOCABULARIES, read_source
@@ -32,8 +33,6 @@ def run_demo(options: argparse.Namespace) -> int:
 
     With --sick NAME the training has one real fault, such as a learning rate that is too high.
     """
-    from barograph.apps.demo.config import SICK_RUNS
-
     if options.sick == "list":
         for name, sick_run in SICK_RUNS.items():
             print(f"{name:18}{sick_run.reason}")
@@ -72,8 +71,6 @@ def _serve_page(options: argparse.Namespace) -> int:
 
 
 def _config(options: argparse.Namespace) -> Any:
-    from barograph.apps.demo.config import DemoConfig, sick_config
-
     section = read_source(options.config)[1].get("demo") or {}
     if not isinstance(section, dict):
         raise SettingsError(f"demo must be a mapping of hyperparameters; got {section!r}")

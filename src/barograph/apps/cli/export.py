@@ -39,7 +39,7 @@ from barograph.apps.cli.arguments import (
     runs_at,
 )
 from barograph.apps.terminal.output import Progress, say
-from barograph.base.errors import BarographError
+from barograph.base.errors import BarographError, RequestError
 from barograph.base.formatting import counted, size
 from barograph.journal.view import View
 
@@ -232,7 +232,6 @@ def run_report(options: argparse.Namespace) -> int:
         raise BarographError("--samples must be at least 0")
     from barograph.answers.reports.embedded import report_data
     from barograph.apps.page.files import report_page
-    from barograph.base.errors import RequestError
     from barograph.importers.opening import open_run
 
     views = [open_run(path, directory(options)) for text in options.runs for path in run_references(text)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barograph.answers.explanation import Explained, explained, explained_in_run
 from barograph.apps.cli.arguments import add_json, add_language, add_run, command, run_view
+from barograph.apps.terminal.explain import explain, explain_all, explain_meanings
 from barograph.apps.terminal.output import print_document, print_json, say
 from barograph.catalogue.describe import families
 from barograph.catalogue.sources import check_source
@@ -48,12 +49,8 @@ def run_explain(options: argparse.Namespace) -> int:
     if options.json:
         print_document("explain", found.record())
     elif found.explanation is not None:
-        from barograph.apps.terminal.explain import explain
-
         explain(found.explanation, options.lang, found.why)
     elif found.meanings:
-        from barograph.apps.terminal.explain import explain_meanings
-
         explain_meanings(options.name, found.meanings, options.lang, found.why)
     else:
         _say_unknown(options)
@@ -73,8 +70,6 @@ def _all(options: argparse.Namespace) -> int:
         found = {family: [metric.id for metric in metrics] for family, _, _, metrics in families(options.lang)}
         print_document("metrics", {"families": found})
         return 0
-    from barograph.apps.terminal.explain import explain_all
-
     explain_all(options.lang)
     return 0
 

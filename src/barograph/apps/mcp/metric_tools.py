@@ -11,18 +11,7 @@ from barograph.answers.explanation import explained, explained_in_run, unit_of
 from barograph.answers.open_run import OpenRun
 from barograph.answers.phases import phases_of, phases_record
 from barograph.answers.questions import metric_named
-from barograph.answers.schemas import (  # fmt: skip
-    ANY,
-    FLAG,
-    INTEGER,
-    NUMBER,
-    PHASE,
-    TEXT,
-    VALUE,
-    list_of,
-    nullable,
-    record,
-)
+from barograph.answers.schemas import ANY, FLAG, INTEGER, NUMBER, PHASE, TEXT, VALUE, list_of, nullable, record
 from barograph.apps.mcp.runs import ServedRuns
 from barograph.apps.mcp.tool import (
     OFFSET,
@@ -65,36 +54,21 @@ AT = record({"step": INTEGER, "value": VALUE})
 
 PHASE_ROW = record({"name": TEXT}, {key: PHASE["properties"][key] for key in PHASE_FIELDS[1:]})
 
-METRICS = answer_schema(
-    {
-        "run": TEXT,
-        "total": INTEGER,
-        "metrics": list_of(
-            record(
-                {"name": TEXT, "last": VALUE, "step": INTEGER, "points": INTEGER},
-                {"unit": TEXT, "meaning": TEXT, "title": TEXT},
-            )
-        ),
-    }
+METRIC = record(
+    {"name": TEXT, "last": VALUE, "step": INTEGER, "points": INTEGER}, {"unit": TEXT, "meaning": TEXT, "title": TEXT}
 )
 
-SERIES = answer_schema(
+METRICS = answer_schema({"run": TEXT, "total": INTEGER, "metrics": list_of(METRIC)})
+
+ONE_SERIES = record(
     {
-        "run": TEXT,
-        "series": list_of(
-            record(
-                {
-                    "name": TEXT,
-                    "points": INTEGER,
-                    "nonfinite": INTEGER,
-                    "columns": list_of(TEXT),
-                    "rows": list_of(list_of(VALUE)),
-                },
-                {"asked": TEXT, "meaning": TEXT, "unit": TEXT, "lowest": AT, "highest": AT},
-            )
-        ),
-    }
-)
+        "name": TEXT, "points": INTEGER, "nonfinite": INTEGER, "columns": list_of(TEXT),
+        "rows": list_of(list_of(VALUE)),
+    },
+    {"asked": TEXT, "meaning": TEXT, "unit": TEXT, "lowest": AT, "highest": AT},
+)  # fmt: skip
+
+SERIES = answer_schema({"run": TEXT, "series": list_of(ONE_SERIES)})
 
 EXPLAINED = answer_schema(
     {"name": TEXT, "known": FLAG},
@@ -302,9 +276,4 @@ def _span(span: dict[str, Any], start: float) -> dict[str, Any]:
     return {**kept, "begin": span["start"] - start, **({"failed": True} if span["failed"] else {})}
 
 
-TOOLS = (
-    list_metrics,
-    get_series,
-    explain_metric,
-    run_phases,
-)
+TOOLS = (list_metrics, get_series, explain_metric, run_phases)

@@ -343,10 +343,4 @@ def _compact(interval: Mapping[str, Any]) -> dict[str, Any]:
     return {**known, "difference": _compact(known["difference"])} if "difference" in known else known
 
 
-TOOLS = (
-    run_summary,
-    run_findings,
-    run_config,
-    query_run,
-    compare_runs,
-)
+TOOLS = (run_summary, run_findings, run_config, query_run, compare_runs)

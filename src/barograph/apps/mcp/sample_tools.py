@@ -45,14 +45,10 @@ TURNS = list_of(record({"role": TEXT, "text": TEXT}))
 
 SAMPLES = answer_schema(
     {
-        "run": TEXT,
-        "matched": INTEGER,
-        "kept": INTEGER,
-        "submitted": INTEGER,
-        "columns": list_of(TEXT),
+        "run": TEXT, "matched": INTEGER, "kept": INTEGER, "submitted": INTEGER, "columns": list_of(TEXT),
         "samples": list_of(record({"place": TEXT, "turns": TURNS}, {**SHOWN, "turns_in_all": INTEGER})),
     }
-)
+)  # fmt: skip
 
 SAMPLE_PAGE = answer_schema({"run": TEXT, "place": TEXT, "characters": INTEGER, "turns": TURNS}, SHOWN)
 
@@ -192,7 +188,4 @@ def _pieces(turns: Sequence[tuple[str, str]], offset: int, size: int) -> Iterato
         begin += len(said)
 
 
-TOOLS = (
-    find_samples,
-    get_sample,
-)
+TOOLS = (find_samples, get_sample)

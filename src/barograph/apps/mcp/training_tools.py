@@ -40,15 +40,10 @@ REASONS = ("step", "finding", "end", "time limit")
 
 WAITED = answer_schema(
     {
-        "run": TEXT,
-        "reached": one_of(*REASONS),
-        "status": STATUS["status"],
-        "last_step": nullable(INTEGER),
-        "verdict": VERDICT,
-        "waited_seconds": NUMBER,
-        "findings": list_of(BRIEF),
+        "run": TEXT, "reached": one_of(*REASONS), "status": STATUS["status"], "last_step": nullable(INTEGER),
+        "verdict": VERDICT, "waited_seconds": NUMBER, "findings": list_of(BRIEF),
     }
-)
+)  # fmt: skip
 
 
 @tool(
@@ -182,8 +177,4 @@ def stop_run(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
         return ToolAnswer(data)
 
 
-WRITE_TOOLS = (
-    set_note,
-    set_tags,
-    stop_run,
-)
+WRITE_TOOLS = (set_note, set_tags, stop_run)

@@ -24,7 +24,7 @@ EXTREMES = 10
 
 ALTERNATIVES = 5
 
-TOKEN_INDENT = 2
+INDENT = 2
 
 HIGH, LOW = (0, 114, 178), (213, 94, 0)  # for the largest and the smallest value
 
@@ -51,7 +51,7 @@ def print_tokens(console: Console, sample: Sample, choice: TokenChoice) -> None:
     if name is None:
         has = ", ".join(given) or "none"
         wanted = "values of tokens" if choice.value is None else f"value {choice.value!r} of tokens"
-        console.print(f"{' ' * TOKEN_INDENT}no {printable(wanted)}; it has {printable(has)}", style="dim", markup=False)
+        console.print(f"{' ' * INDENT}no {printable(wanted)}; it has {printable(has)}", style="dim", markup=False)
         return
     found = given[name]
     values: list[float] = found.tolist()
@@ -62,15 +62,13 @@ def print_tokens(console: Console, sample: Sample, choice: TokenChoice) -> None:
     for token, value, counts, is_marked in zip(sample.tokens, values, mask, marked, strict=True):
         style = NONFINITE if is_marked else scale.style(value) if counts else "dim"
         line.append(printable(token, newlines=True), style)
-    console.print(f"{' ' * TOKEN_INDENT}{printable(name)}: {scale}", style="dim", markup=False)
+    console.print(f"{' ' * INDENT}{printable(name)}: {scale}", style="dim", markup=False)
     _print_nonfinite(console, given)
     console.print(line, soft_wrap=True)
     for place in extremes(values, mask, marked, NEUTRAL.get(name)):
         shown = printable(sample.tokens[place]).strip() or repr(sample.tokens[place])
         likely = alternatives(sample, place)
-        console.print(
-            f"{' ' * TOKEN_INDENT}{number(values[place]):>10}  {shown}  (token {place:,}){likely}", markup=False
-        )
+        console.print(f"{' ' * INDENT}{number(values[place]):>10}  {shown}  (token {place:,}){likely}", markup=False)
 
 
 def _print_nonfinite(console: Console, given: Mapping[str, Values]) -> None:
@@ -78,7 +76,7 @@ def _print_nonfinite(console: Console, given: Mapping[str, Values]) -> None:
     counts = {name: int(nonfinite(values, given.get("mask")).sum()) for name, values in given.items()}
     shown = ", ".join(f"{printable(name)} {count:,}" for name, count in counts.items() if count)
     if shown:
-        line = f"{' ' * TOKEN_INDENT}tokens with NaN or ±Inf: {shown}"
+        line = f"{' ' * INDENT}tokens with NaN or ±Inf: {shown}"
         console.print(line, style="bold red", markup=False, soft_wrap=True)
 
 
@@ -171,8 +169,6 @@ CONTEXT_LINES = 1  # lines around a match
 MAX_MATCHES = 3  # matching lines of a text
 
 MAX_CHARACTERS = 20_000  # of a longer text, only both ends and the first match are wrapped
-
-INDENT = 2
 
 
 @dataclass(frozen=True, slots=True)
