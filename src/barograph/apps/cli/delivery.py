@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
 
-from barograph.apps.cli.arguments import add_run, command, directory, recorded_run
+from barograph.apps.cli.arguments import RUN, Argument, argument, command, directory, recorded_run
 from barograph.apps.terminal.output import say
 from barograph.base.errors import BarographError, RunNotFoundError
 from barograph.base.files.mounts import default_spool
@@ -36,28 +36,28 @@ from barograph.delivery.transfer.state import read_progress
 from barograph.journal.format.folder import RUN_FILE, folder_name, identity, read_run_info, run_folders
 
 
-def _add_patience(parser: argparse.ArgumentParser, receiver: str) -> None:
+def patience(receiver: str) -> Argument:
+    """Return --patience."""
     help = f"give up on a {receiver} that fails for so long (default 60)"
-    parser.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help=help)
+    return argument("--patience", type=float, default=60.0, metavar="SECONDS", help=help)
 
 
-def add_sync_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph sync``."""
-    add_run(parser)
-    parser.add_argument("--to", action="append", metavar="TRACKER", help="deliver to this tracker (repeatable)")
-    parser.add_argument(
+@command(
+    "deliver a run to trackers",
+    "barograph sync @last --to tensorboard --arg log_dir=runs/tb",
+    RUN,
+    argument("--to", action="append", metavar="TRACKER", help="deliver to this tracker (repeatable)"),
+    argument(
         "--arg",
         action="append",
         metavar="KEY=VALUE",
         default=[],
         help="argument of the tracker given with --to (repeatable)",
-    )
-    parser.add_argument("--config", metavar="YAML", help="file with track_with and tracker_kwargs")
-    parser.add_argument("--again", action="store_true", help="deliver all rows again, from the first step")
-    _add_patience(parser, "tracker")
-
-
-@command("deliver a run to trackers", "barograph sync @last --to tensorboard --arg log_dir=runs/tb", add_sync_arguments)
+    ),
+    argument("--config", metavar="YAML", help="file with track_with and tracker_kwargs"),
+    argument("--again", action="store_true", help="deliver all rows again, from the first step"),
+    patience("tracker"),
+)
 def run_sync(options: argparse.Namespace) -> int:
     """Deliver a run's rows to trackers: rows left by an outage, an offline run, or a tracker added later.
 
@@ -148,14 +148,13 @@ def _report(state: DeliveryState, before: int) -> None:
 TRACKER = "tensorboard"
 
 
-def add_tensorboard_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph tensorboard``."""
-    parser.add_argument("what", metavar="RUN|PROJECT", nargs="?", default="@last", help="run, or name of a project")
-    parser.add_argument("--port", type=int, default=6006, help="port to listen on (default 6006)")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-
-
-@command("show a run or a project in TensorBoard", "barograph tensorboard @last --port 6006", add_tensorboard_arguments)
+@command(
+    "show a run or a project in TensorBoard",
+    "barograph tensorboard @last --port 6006",
+    argument("what", metavar="RUN|PROJECT", nargs="?", default="@last", help="run, or name of a project"),
+    argument("--port", type=int, default=6006, help="port to listen on (default 6006)"),
+    argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)"),
+)
 def run_tensorboard(options: argparse.Namespace) -> int:
     """Show a run, or all runs of a project, in TensorBoard.
 
@@ -227,14 +226,13 @@ def _follow(follower: Delivery, lock: IO[str]) -> None:
         follower.deliver()
 
 
-def add_push_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph push``."""
-    add_run(parser)
-    parser.add_argument("--to", required=True, metavar="URL", help="address of the server")
-    _add_patience(parser, "server")
-
-
-@command("send a run to a server", "barograph push @last --to https://barograph.example.org", add_push_arguments)
+@command(
+    "send a run to a server",
+    "barograph push @last --to https://barograph.example.org",
+    RUN,
+    argument("--to", required=True, metavar="URL", help="address of the server"),
+    patience("server"),
+)
 def run_push(options: argparse.Namespace) -> int:
     """Send a run to a server: what a training could not send itself, or a run that was recorded without a server.
 
@@ -287,12 +285,11 @@ def _send_all(sender: SegmentSender, patience: float) -> None:
 PULL_EXAMPLE = "barograph pull https://barograph.example.org/my-project/k3x9w2ab"
 
 
-def add_pull_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph pull``."""
-    parser.add_argument("url", metavar="URL/PROJECT/RUN", help="address of the server, project and id of the run")
-
-
-@command("fetch a run from a server", PULL_EXAMPLE, add_pull_arguments)
+@command(
+    "fetch a run from a server",
+    PULL_EXAMPLE,
+    argument("url", metavar="URL/PROJECT/RUN", help="address of the server, project and id of the run"),
+)
 def run_pull(options: argparse.Namespace) -> int:
     """Fetch a run from a server into the directory of the runs.
 

@@ -7,27 +7,26 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from barograph.apps.cli.arguments import at_least_one, command, directory
+from barograph.apps.cli.arguments import argument, at_least_one, command, directory
 from barograph.apps.demo.config import SICK_RUNS, DemoConfig, sick_config
 from barograph.apps.terminal.output import make_console, say
 from barograph.base.errors import SettingsError
 from barograph.base.settings import VOCABULARIES, read_source
 
 
-def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph demo``."""
-    parser.add_argument("--steps", type=at_least_one, help="number of steps (default 100, about a minute)")
-    parser.add_argument("--seed", type=int, help="random seed; the same seed gives the same training")
-    parser.add_argument("--vocabulary", choices=VOCABULARIES, help="vocabulary of the metric names (default roll)")
-    parser.add_argument("--track-with", metavar="TRACKER", help="trackers to deliver to, separated by commas")
-    parser.add_argument("--config", metavar="YAML", help="file with settings, and a section demo: with hyperparameters")
-    parser.add_argument("--sick", metavar="NAME", help="train with a fault; --sick list shows all")
-    parser.add_argument("--name", help="name of the run")
-    parser.add_argument("--quiet", action="store_true", help="print only the path of the run")
-    parser.add_argument("--open", action="store_true", help="then serve the page and open it in a browser")
-
-
-@command("train a small policy and record it", "barograph demo --steps 100 --sick entropy-collapse", add_demo_arguments)
+@command(
+    "train a small policy and record it",
+    "barograph demo --steps 100 --sick entropy-collapse",
+    argument("--steps", type=at_least_one, help="number of steps (default 100, about a minute)"),
+    argument("--seed", type=int, help="random seed; the same seed gives the same training"),
+    argument("--vocabulary", choices=VOCABULARIES, help="vocabulary of the metric names (default roll)"),
+    argument("--track-with", metavar="TRACKER", help="trackers to deliver to, separated by commas"),
+    argument("--config", metavar="YAML", help="file with settings, and a section demo: with hyperparameters"),
+    argument("--sick", metavar="NAME", help="train with a fault; --sick list shows all"),
+    argument("--name", help="name of the run"),
+    argument("--quiet", action="store_true", help="print only the path of the run"),
+    argument("--open", action="store_true", help="then serve the page and open it in a browser"),
+)
 def run_demo(options: argparse.Namespace) -> int:
     """Train a small policy with PPO on FrozenLake, in NumPy, and record it: a complete run in about a minute.
 

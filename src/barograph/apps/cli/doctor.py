@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from barograph.answers.fleet.configs import ConfigIndex
 from barograph.answers.records import versioned
-from barograph.apps.cli.arguments import add_json, add_language, command, directory, runs_at
+from barograph.apps.cli.arguments import JSON, add_language, argument, command, directory, runs_at
 from barograph.apps.terminal.output import Progress, make_console, print_document, print_json, print_problem, say
 from barograph.base.errors import BarographError, RunNotFoundError
 from barograph.base.formatting import counted, describe_error
@@ -50,36 +50,31 @@ Opener = Callable[[], View]
 Judged = tuple[View, Diagnosis] | BarographError
 
 
-def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph doctor``."""
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="id, name, path of a run or log, directory, or @last")
-    parser.add_argument("--explain", metavar="RULE", help="explain a rule; 'all' lists them")
-    parser.add_argument(
-        "--fail-on",
-        choices=EXIT_SEVERITIES,
-        default="warning",
-        help="exit with 1 from this severity on (default: warning)",
-    )
-    add_language(parser)
-    parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, as in trl/grpo")
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="say what each rule that found nothing looks at, and in full why others could not look",
-    )
-    parser.add_argument("--fleet", action="store_true", help="sum up the findings of all runs of a directory by rule")
-    parser.add_argument(
-        "--by", metavar="KEY", help="with --fleet: for each value of project, group, status, or a key of the config"
-    )
-    add_json(parser)
-
-
 @command(
     "say what is wrong with a run",
     "barograph doctor @last\n  barograph doctor runs/ --fail-on critical\n"
     "  barograph doctor runs/ --fleet --by actor.lr\n"
     "  barograph doctor --explain no_signal",
-    add_doctor_arguments,
+    argument("runs", metavar="RUN", nargs="*", help="id, name, path of a run or log, directory, or @last"),
+    argument("--explain", metavar="RULE", help="explain a rule; 'all' lists them"),
+    argument(
+        "--fail-on",
+        choices=EXIT_SEVERITIES,
+        default="warning",
+        help="exit with 1 from this severity on (default: warning)",
+    ),
+    add_language,
+    argument("--source", metavar="SOURCE", help="framework that wrote the names, as in trl/grpo"),
+    argument(
+        "--all",
+        action="store_true",
+        help="say what each rule that found nothing looks at, and in full why others could not look",
+    ),
+    argument("--fleet", action="store_true", help="sum up the findings of all runs of a directory by rule"),
+    argument(
+        "--by", metavar="KEY", help="with --fleet: for each value of project, group, status, or a key of the config"
+    ),
+    JSON,
 )
 def run_doctor(options: argparse.Namespace) -> int:
     """Say what is wrong with a run, since when, and what to look at next.

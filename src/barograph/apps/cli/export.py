@@ -27,12 +27,14 @@ from barograph.answers.fleet.files import FleetFolder
 from barograph.answers.fleet.schema import KEYS, pyarrow
 from barograph.answers.responses import to_strict_json
 from barograph.apps.cli.arguments import (
-    add_metrics,
-    add_output,
-    add_run,
+    METRICS,
+    RUN,
+    RUNS_OR_DIRECTORIES,
+    argument,
     at_least_one,
     command,
     directory,
+    output_file,
     output_problem,
     run_references,
     run_view,
@@ -42,32 +44,6 @@ from barograph.apps.terminal.output import Progress, say
 from barograph.base.errors import BarographError, RequestError
 from barograph.base.formatting import counted, size
 from barograph.journal.view import View
-
-
-def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph export``."""
-    add_run(parser)
-    parser.add_argument("--to", choices=(*FORMATS, "perfetto"), required=True, help="output format")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="output file (default: standard output; required for parquet); with --partition a directory "
-        "(default: DIR-fleet)",
-    )
-    parser.add_argument("--samples", action="store_true", help="export the samples: jsonl or parquet")
-    add_metrics(parser)
-    parser.add_argument(
-        "--partition",
-        metavar="KEYS",
-        type=_partition,
-        help="export all runs of a directory, in directories by these keys: project,run, or one of them",
-    )
-    parser.add_argument(
-        "--prune", action="store_true", help="with --partition: take out the runs that were deleted since"
-    )
-
-    parser.set_defaults(refuse=parser.error)  # what -o may be depends on --partition
 
 
 def _partition(text: str) -> list[str]:
@@ -83,7 +59,25 @@ def _partition(text: str) -> list[str]:
     "export metrics as CSV, JSON lines or Parquet, or phases as a trace",
     "barograph export @last --to csv -o run.csv --metrics 'critic/*'\n"
     "  barograph export runs/ --to parquet --partition project,run -o fleet/",
-    add_export_arguments,
+    RUN,
+    argument("--to", choices=(*FORMATS, "perfetto"), required=True, help="output format"),
+    argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="output file (default: standard output; required for parquet); with --partition a directory "
+        "(default: DIR-fleet)",
+    ),
+    argument("--samples", action="store_true", help="export the samples: jsonl or parquet"),
+    METRICS,
+    argument(
+        "--partition",
+        metavar="KEYS",
+        type=_partition,
+        help="export all runs of a directory, in directories by these keys: project,run, or one of them",
+    ),
+    argument("--prune", action="store_true", help="with --partition: take out the runs that were deleted since"),
+    lambda parser: parser.set_defaults(refuse=parser.error),  # what -o may be depends on --partition
 )
 def run_export(options: argparse.Namespace) -> int:
     """Export a run's metrics: one row per writer and step, one column per metric; or its samples.
@@ -201,24 +195,24 @@ def _exported_sentence(outcome: Outcome) -> str:
     return f"runs: {runs or 'none'}; {counted(outcome.rows, 'new row')}"
 
 
-def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph report``."""
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="id, name, path of a run or log, directory, or @last")
-    add_output(parser, "output file", required=True)
-    notes_help = "Markdown with ```chart blocks that place charts: docs/page.md has their lines"
-    parser.add_argument("--notes", metavar="FILE", help=notes_help)
-    parser.add_argument("--title", help="title, where the notes have no heading (default: the name of the file)")
-    parser.add_argument(
-        "--points", type=at_least_one, default=400, help="maximum number of points per curve (default 400)"
-    )
-    samples_help = "number of samples of a single run: first those with tokens, then others of all steps (default 200)"
-    parser.add_argument("--samples", type=int, default=200, help=samples_help)
-
-
 @command(
     "write runs, with notes of your own, as one HTML file",
     "barograph report @last -o run.html\n  barograph report runs/sweep --notes notes.md -o report.html",
-    add_report_arguments,
+    RUNS_OR_DIRECTORIES,
+    argument("-o", "--output", metavar="FILE", type=output_file, required=True, help="output file"),
+    argument(
+        "--notes",
+        metavar="FILE",
+        help="Markdown with ```chart blocks that place charts: docs/page.md has their lines",
+    ),
+    argument("--title", help="title, where the notes have no heading (default: the name of the file)"),
+    argument("--points", type=at_least_one, default=400, help="maximum number of points per curve (default 400)"),
+    argument(
+        "--samples",
+        type=int,
+        default=200,
+        help="number of samples of a single run: first those with tokens, then others of all steps (default 200)",
+    ),
 )
 def run_report(options: argparse.Namespace) -> int:
     """Write runs as one HTML file, which opens in any browser, without a network.

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from barograph.answers.explanation import Explained, explained, explained_in_run
-from barograph.apps.cli.arguments import add_json, add_language, add_run, command, run_view
+from barograph.apps.cli.arguments import JSON, RUN, add_language, argument, command, run_view
 from barograph.apps.terminal.explain import explain, explain_all, explain_meanings
 from barograph.apps.terminal.output import print_document, print_json, say
 from barograph.catalogue.describe import families
@@ -22,23 +22,20 @@ if TYPE_CHECKING:
     from barograph.catalogue.resolution import RunNames
 
 
-def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``explain``."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a logged name, or the id of a metric")
-    parser.add_argument("--all", action="store_true", help="list all families and their metrics")
-    add_language(parser)
-    parser.add_argument(
-        "--run", metavar="RUN", dest="run_reference", help="explain what the name means in this run, and why"
-    )
-    parser.add_argument(
+@command(
+    "explain a metric of any framework",
+    "barograph explain actor/policykl --lang zh",
+    argument("name", metavar="NAME", nargs="?", help="a logged name, or the id of a metric"),
+    argument("--all", action="store_true", help="list all families and their metrics"),
+    add_language,
+    argument("--run", metavar="RUN", dest="run_reference", help="explain what the name means in this run, and why"),
+    argument(
         "--source",
         metavar="SOURCE",
         help=f"writer of the name: {', '.join(PRODUCERS)}; a trainer or version may follow, as in trl/grpo or verl/0.9",
-    )
-    add_json(parser)
-
-
-@command("explain a metric of any framework", "barograph explain actor/policykl --lang zh", add_explain_arguments)
+    ),
+    JSON,
+)
 def run_explain(options: argparse.Namespace) -> int:
     """Explain a metric: definition, formula, unit, how it looks in a healthy run, names in other frameworks, traps."""
     if options.source:
@@ -90,17 +87,12 @@ def _say_unknown(options: argparse.Namespace) -> None:
         say(line, sys.stderr)
 
 
-def add_names_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph names``."""
-    add_run(parser)
-    parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo")
-    add_json(parser)
-
-
 @command(
     "list the names that barograph does not know, as YAML to fill in",
     "barograph names @last > barograph-runs/names.yaml",
-    add_names_arguments,
+    RUN,
+    argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo"),
+    JSON,
 )
 def run_names(options: argparse.Namespace) -> int:
     """List the names of a run that barograph does not know, as a file to describe them in."""

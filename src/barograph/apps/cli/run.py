@@ -14,7 +14,7 @@ from pathlib import Path
 
 from barograph.answers.phases import phases_of, phases_record
 from barograph.answers.records import run_record
-from barograph.apps.cli.arguments import add_json, add_language, add_metrics, add_run, command, directory, run_view
+from barograph.apps.cli.arguments import JSON, METRICS, RUN, add_language, argument, command, directory, run_view
 from barograph.apps.terminal.output import make_console, print_document, say
 from barograph.base.formatting import json_number, number
 from barograph.base.model import Row, Status
@@ -31,20 +31,15 @@ from barograph.journal.read.status import GROWING_SECONDS, UNTOLD
 from barograph.journal.view import View
 
 
-def add_show_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph show``."""
-    add_run(parser)
-    add_metrics(parser)
-    parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo")
-    parser.add_argument("--all", action="store_true", help="show all metrics and settings")
-    add_language(parser)
-    add_json(parser)
-
-
 @command(
     "show a run: verdict, vital signs, config, last values",
     "barograph show @last\n  barograph show @last --metrics 'critic/*'",
-    add_show_arguments,
+    RUN,
+    METRICS,
+    argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo"),
+    argument("--all", action="store_true", help="show all metrics and settings"),
+    add_language,
+    JSON,
 )
 def run_show(options: argparse.Namespace) -> int:
     """Show one run: the doctor's verdict and the vital signs first, then warnings, facts, configuration and metrics.
@@ -115,18 +110,15 @@ STATUS_SECONDS = 3.0
 MAX_END_BYTES = 4 << 20  # read at either end of a segment for past steps
 
 
-def add_tail_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph tail``."""
-    add_run(parser)
-    parser.add_argument(
-        "-n", type=int, default=5, metavar="STEPS", help="number of past steps to print first (default 5)"
-    )
-    add_metrics(parser)
-    parser.add_argument("--no-follow", action="store_true", help="print past steps and exit")
-    add_json(parser)
-
-
-@command("print steps as they are committed", "barograph tail @last --metrics 'critic/score/*'", add_tail_arguments)
+@command(
+    "print steps as they are committed",
+    "barograph tail @last --metrics 'critic/score/*'",
+    RUN,
+    argument("-n", type=int, default=5, metavar="STEPS", help="number of past steps to print first (default 5)"),
+    METRICS,
+    argument("--no-follow", action="store_true", help="print past steps and exit"),
+    JSON,
+)
 def run_tail(options: argparse.Namespace) -> int:
     """Print a run's last steps, then new ones as they are committed, until the run ends."""
     found = find_run_or_log(options.run_reference, directory(options))
@@ -188,16 +180,13 @@ def _print_end(status: str, reason: str, options: argparse.Namespace) -> None:
         say(f"run {'was killed' if status == 'killed' else status}{': ' + reason if reason else ''}")
 
 
-def add_phases_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph phases``."""
-    add_run(parser)
-    parser.add_argument(
-        "--step", type=int, metavar="N", help="step to show (default: all steps, and the timeline of the last)"
-    )
-    add_json(parser)
-
-
-@command("show the time and memory of phases", "barograph phases @last --step 12", add_phases_arguments)
+@command(
+    "show the time and memory of phases",
+    "barograph phases @last --step 12",
+    RUN,
+    argument("--step", type=int, metavar="N", help="step to show (default: all steps, and the timeline of the last)"),
+    JSON,
+)
 def run_phases(options: argparse.Namespace) -> int:
     """Show the time and memory of a run's phases: a table, and a timeline of one step.
 
@@ -221,20 +210,15 @@ def run_phases(options: argparse.Namespace) -> int:
 FALSE, UNANSWERED = 1, 2  # exit codes
 
 
-def add_query_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph query``."""
-    add_run(parser)
-    parser.add_argument("expression", metavar="EXPR", help="for example 'last(val/score) > 0.5'")
-    parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo")
-    add_json(parser)
-
-
 @command(
     "ask whether something is true of a run",
     "barograph query @last 'last(val/score) > 0.5 and max(grad_norm) < 10'\n"
     "  barograph query @last 'status = finished and not finding = entropy_collapse'",
-    add_query_arguments,
-    UNANSWERED,
+    RUN,
+    argument("expression", metavar="EXPR", help="for example 'last(val/score) > 0.5'"),
+    argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo"),
+    JSON,
+    error_code=UNANSWERED,
 )
 def run_query(options: argparse.Namespace) -> int:
     """Ask whether something is true of a run. The exit code is 0 if it is, 1 if not, and 2 if that cannot be said.

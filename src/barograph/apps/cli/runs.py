@@ -9,9 +9,11 @@ from pathlib import Path
 
 from barograph.answers.records import STATUS_SYMBOLS, versioned
 from barograph.apps.cli.arguments import (
-    add_json,
+    JSON,
+    METRICS,
+    RUNS_OR_DIRECTORIES,
     add_language,
-    add_metrics,
+    argument,
     command,
     directory,
     run_references,
@@ -22,22 +24,18 @@ from barograph.base.errors import BarographError
 from barograph.diagnosis.health import Health, HealthList
 from barograph.journal.read.status import Glance
 
-
-def add_ls_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph ls``."""
-    parser.add_argument(
-        "listed", metavar="PATH", nargs="?", help="directory or log to list (default: the directory of the runs)"
-    )
-    parser.add_argument("--project", help="only runs of this project")
-    statuses = tuple(STATUS_SYMBOLS)
-    parser.add_argument(
-        "--status", choices=statuses, metavar="STATUS", help=f"only runs with this status: {', '.join(statuses)}"
-    )
-    parser.add_argument("--health", action="store_true", help="judge the runs whose health is not known")
-    add_json(parser)
+STATUSES = tuple(STATUS_SYMBOLS)
 
 
-@command("list runs", "barograph ls --project roll-agentic", add_ls_arguments)
+@command(
+    "list runs",
+    "barograph ls --project roll-agentic",
+    argument("listed", metavar="PATH", nargs="?", help="directory or log to list (default: the directory of the runs)"),
+    argument("--project", help="only runs of this project"),
+    argument("--status", choices=STATUSES, metavar="STATUS", help=f"only runs with this status: {', '.join(STATUSES)}"),
+    argument("--health", action="store_true", help="judge the runs whose health is not known"),
+    JSON,
+)
 def run_ls(options: argparse.Namespace) -> int:
     """List the runs in a directory, newest last. PATH may also be a log of another program, or contain such logs.
 
@@ -88,19 +86,14 @@ def _record(run: Glance, health: Health | None) -> dict[str, object]:
     }
 
 
-def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph compare``."""
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="id, name, path of a run or log, directory, or @last")
-    add_metrics(parser)
-    parser.add_argument("--all", action="store_true", help="compare all metrics, not only the vital ones")
-    add_language(parser)
-    add_json(parser)
-
-
 @command(
     "compare runs and groups of seeds",
     "barograph compare k7m2p9qx b3x8w1zc\n  barograph compare runs/sweep --metrics 'val/*' --json",
-    add_compare_arguments,
+    RUNS_OR_DIRECTORIES,
+    METRICS,
+    argument("--all", action="store_true", help="compare all metrics, not only the vital ones"),
+    add_language,
+    JSON,
 )
 def run_compare(options: argparse.Namespace) -> int:
     """Compare runs: settings that differ, metrics, findings and the times of phases.

@@ -10,7 +10,7 @@ from typing import Any
 from barograph.answers.export import sample_record
 from barograph.answers.records import versioned
 from barograph.answers.responses import to_strict_json
-from barograph.apps.cli.arguments import add_json, add_run, command, run_view
+from barograph.apps.cli.arguments import JSON, RUN, command, run_view
 from barograph.apps.terminal.output import Progress, make_console
 from barograph.base.errors import BarographError
 from barograph.journal.samples.columns import parse_conditions
@@ -25,7 +25,7 @@ DESCENDING = tuple(f"-{name}" for name in SORTS)
 
 def add_samples_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``barograph samples``."""
-    add_run(parser)
+    RUN(parser)
     parser.add_argument(
         "--step", type=_steps, metavar="STEP", help="a step, or a range that includes both ends: 10:20, 10:, :20"
     )
@@ -58,7 +58,7 @@ def add_samples_arguments(parser: argparse.ArgumentParser) -> None:
         help="the value that colours them: push, gradient, kl, … (default: the first that differs)",
     )
     parser.add_argument("--token-sums", action="store_true", help="which tokens carry most of --value over the samples")
-    add_json(parser)
+    JSON(parser)
 
 
 @command(

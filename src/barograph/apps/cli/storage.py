@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from barograph.apps.cli.arguments import add_json, add_run, command, directory, recorded_run
+from barograph.apps.cli.arguments import JSON, RUNS, argument, command, directory, recorded_run
 from barograph.apps.terminal.output import print_json, say
 from barograph.base.errors import BarographError, LogError, RunNotFoundError
 from barograph.base.files.directory_watch import DirectoryWatch
@@ -33,24 +33,17 @@ POLL_SECONDS = 0.5
 IDLE_SECONDS = 5.0  # after which logs are looked at although no change of their directories was told
 
 
-def add_import_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph import``."""
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="log, or directory with logs")
-    parser.add_argument(
-        "--to", metavar="DIR", help="directory to write the runs to (default: the directory of the runs)"
-    )
-    parser.add_argument("--follow", action="store_true", help="go on as the logs grow, until Ctrl-C")
-    parser.add_argument("--project", help="project of the runs (default: what the log tells, else its directory)")
-    parser.add_argument("--name", help="name of the run (default: what the log tells, else its file)")
-    parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/grpo")
-
-
 @command(
     "make runs of logs of other programs",
     """barograph import train.log
   barograph import outputs/ --to kept --project math
   barograph import train.log --follow --source verl""",
-    add_import_arguments,
+    argument("paths", metavar="PATH", nargs="+", help="log, or directory with logs"),
+    argument("--to", metavar="DIR", help="directory to write the runs to (default: the directory of the runs)"),
+    argument("--follow", action="store_true", help="go on as the logs grow, until Ctrl-C"),
+    argument("--project", help="project of the runs (default: what the log tells, else its directory)"),
+    argument("--name", help="name of the run (default: what the log tells, else its file)"),
+    argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/grpo"),
 )
 def run_import(options: argparse.Namespace) -> int:
     """Make runs of logs of other programs, to keep them. PATH is a log, or a directory with logs.
@@ -188,12 +181,7 @@ class Usage:
     project: str
 
 
-def add_du_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph du``."""
-    add_json(parser)
-
-
-@command("show the disk usage of runs", "barograph du", add_du_arguments)
+@command("show the disk usage of runs", "barograph du", JSON)
 def run_du(options: argparse.Namespace) -> int:
     """Show the disk usage of the runs in a directory, largest first, and of the cache of logs read in place."""
     dir = directory(options)
@@ -230,14 +218,13 @@ def _indexes(bytes: int) -> str:
     return f"  and {size(bytes)} of indexes, which can be deleted" if bytes else ""
 
 
-def add_rm_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph rm``."""
-    add_run(parser, several=True)
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    parser.add_argument("--force", action="store_true", help="include runs that are still running")
-
-
-@command("delete runs", "barograph rm k7m2 x9pq --yes", add_rm_arguments)
+@command(
+    "delete runs",
+    "barograph rm k7m2 x9pq --yes",
+    RUNS,
+    argument("-y", "--yes", action="store_true", help="do not ask for confirmation"),
+    argument("--force", action="store_true", help="include runs that are still running"),
+)
 def run_rm(options: argparse.Namespace) -> int:
     """Delete runs permanently. A run that is still running is deleted only with --force."""
     runs = [glance(recorded_run(reference, directory(options))) for reference in options.runs]
@@ -267,20 +254,13 @@ def _confirmed(one: Glance) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph archive``."""
-    add_run(parser, several=True)
-    parser.add_argument(
-        "--restore", action="store_true", help="restore instead; RUN is an id or the path of an archive"
-    )
-    parser.add_argument("--delete", action="store_true", help="with --restore: delete the archive afterwards")
-    parser.add_argument("--force", action="store_true", help="include runs that are still running")
-
-
 @command(
     "compress runs into files, or restore them",
     "barograph archive k7m2p9qx && barograph archive --restore k7m2p9qx",
-    add_archive_arguments,
+    RUNS,
+    argument("--restore", action="store_true", help="restore instead; RUN is an id or the path of an archive"),
+    argument("--delete", action="store_true", help="with --restore: delete the archive afterwards"),
+    argument("--force", action="store_true", help="include runs that are still running"),
 )
 def run_archive(options: argparse.Namespace) -> int:
     """Compress ended runs into one file each, beside their directory. --restore unpacks a file again.
