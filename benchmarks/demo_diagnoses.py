@@ -21,8 +21,7 @@ import numpy as np
 from sick_runs import metric_of, runs_in
 
 import barograph
-from barograph.apps.demo.config import DemoConfig
-from barograph.apps.demo.sick_runs import SICK_RUNS, sick_config
+from barograph.apps.demo.config import SICK_RUNS, DemoConfig, sick_config
 from barograph.apps.demo.trainer import start_runs, train
 from barograph.diagnosis.diagnose import case_of, diagnose
 from barograph.diagnosis.rule import Case

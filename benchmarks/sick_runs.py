@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import barograph
-from barograph.apps.demo.config import DemoConfig
-from barograph.apps.demo.sick_runs import SICK_RUNS, sick_config
+from barograph.apps.demo.config import SICK_RUNS, DemoConfig, sick_config
 from barograph.apps.demo.trainer import start_runs, train
 from barograph.base.formatting import number
 from barograph.catalogue.registry import REGISTRY, fill, vocabulary_name

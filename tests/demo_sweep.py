@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barograph.apps.demo.config import DemoConfig
-from barograph.apps.demo.sick_runs import sick_config
+from barograph.apps.demo.config import DemoConfig, sick_config
 from barograph.apps.demo.trainer import Trainer, measure_peak_flops, single_threaded, start_runs
 
 SHORT = {

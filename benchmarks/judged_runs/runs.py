@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from barograph.apps.demo.config import DemoConfig
-from barograph.apps.demo.sick_runs import SICK_RUNS, sick_config
+from barograph.apps.demo.config import SICK_RUNS, DemoConfig, sick_config
 from barograph.diagnosis.diagnose import case_of
 from barograph.diagnosis.rule import Case
 from barograph.importers.opening import open_run

@@ -31,8 +31,8 @@ EXAMPLES = [
 def run_explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """Run the command; return exit code, output and errors."""
     parser = argparse.ArgumentParser()
-    names.add_explain_arguments(parser)
-    code = names.run_explain(parser.parse_args(arguments))
+    names.run_explain.add_arguments(parser)
+    code = names.run_explain.run(parser.parse_args(arguments))
     printed = capsys.readouterr()
     return code, printed.out, printed.err
 
@@ -144,7 +144,7 @@ def test_a_terminal_gets_colour():
     """On a real terminal the same text has escape codes."""
     code = (
         "import argparse\nfrom barograph.apps.cli import names\np = argparse.ArgumentParser()\n"
-        "names.add_explain_arguments(p)\nnames.run_explain(p.parse_args(['val/ratio', '--lang', 'en']))"
+        "names.run_explain.add_arguments(p)\nnames.run_explain.run(p.parse_args(['val/ratio', '--lang', 'en']))"
     )
     leader, follower = pty.openpty()
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80"}

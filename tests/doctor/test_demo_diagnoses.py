@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barograph.apps.demo.config import DemoConfig
-from barograph.apps.demo.sick_runs import sick_config
+from barograph.apps.demo.config import DemoConfig, sick_config
 from barograph.apps.demo.trainer import start_runs, train
 from barograph.diagnosis.diagnose import Diagnosis, doctor
 from barograph.importers.opening import open_run

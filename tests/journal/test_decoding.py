@@ -10,7 +10,8 @@ import pytest
 
 import barograph
 from barograph.apps.cli import main
-from barograph.apps.page.http.app import make_app
+from barograph.apps.page.http.app import GuardMiddleware, page_app
+from barograph.apps.page.http.guard import Guard
 from barograph.base.model import RunInfo
 from barograph.journal.directory import glances
 from barograph.journal.format import frames
@@ -152,8 +153,8 @@ async def test_the_server_lists_a_run_that_cannot_be_read(tmp_path: Path, anyio_
     bad = tmp_path / "p" / "bad"
     bad.mkdir()
     (bad / "run.json").write_text("null")
-    app = make_app(tmp_path)
-    transport = httpx.ASGITransport(app=app)
+    app = page_app(tmp_path)
+    transport = httpx.ASGITransport(app=GuardMiddleware(app, Guard()))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         runs = {run["key"]: run for run in (await client.get("/api/runs")).json()["runs"]}
         assert {key: run["status"] for key, run in runs.items()} == {"good": "killed", "bad": "unreadable"}

@@ -28,7 +28,8 @@ from nonsense_runs import Files, handmade, mutated, recorded
 
 import barograph
 from barograph.apps.cli import main
-from barograph.apps.page.http.app import make_app
+from barograph.apps.page.http.app import GuardMiddleware, page_app
+from barograph.apps.page.http.guard import Guard
 from barograph.base.errors import BarographError, MetricNotFoundError
 from barograph.importers.summary import run_warnings
 from barograph.journal.read.follower import RunFollower
@@ -156,7 +157,7 @@ class Checker:
         asyncio.run(self._requests())
 
     async def _requests(self) -> None:
-        app = make_app(self.dir)
+        app = GuardMiddleware(page_app(self.dir), Guard())
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             with self.reading("/api/runs"):

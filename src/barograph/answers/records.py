@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from barograph.journal.view import View  # loads NumPy, which a list of runs does not need
+if TYPE_CHECKING:  # a list of runs can do without NumPy
+    from barograph.journal.view import View
 
 
 def writer_triples(view: View) -> list[list[Any]]:

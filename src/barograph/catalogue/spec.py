@@ -99,6 +99,10 @@ class Text:
         """Return the text in a language."""
         return self.zh if lang == "zh" else self.en
 
+    def format(self, lang: str, **facts: object) -> str:
+        """Return the text in a language with facts in their places."""
+        return self.get(lang).format(**facts)
+
 
 NO_TEXT = Text("", "")
 

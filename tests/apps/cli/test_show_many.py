@@ -4,8 +4,7 @@ import pytest
 
 import barograph
 from barograph.apps.cli import main
-from barograph.apps.terminal.run_facts import MAX_RANKS
-from barograph.apps.terminal.show import MAX_FAMILIES, MAX_WARNINGS
+from barograph.apps.terminal.show import MAX_FAMILIES, MAX_RANKS, MAX_WARNINGS
 from barograph.base.model import Status
 from barograph.journal.format import fields
 from barograph.journal.read.attempt import Attempt

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import barograph
-from barograph.apps.demo.config import DemoConfig
-from barograph.apps.demo.sick_runs import sick_config
+from barograph.apps.demo.config import DemoConfig, sick_config
 from barograph.apps.demo.trainer import start_runs, train
 
 SMALL = {

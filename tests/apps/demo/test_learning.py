@@ -10,9 +10,8 @@ import barograph
 from barograph.apps.demo import frozen_lake, ppo, reward
 from barograph.apps.demo.config import DemoConfig
 from barograph.apps.demo.explorer import play
-from barograph.apps.demo.network import Network, adam, clip_by_norm, log_softmax
-from barograph.apps.demo.trainer import start_runs, train
-from barograph.apps.demo.worker_state import WorkerState, load_checkpoint, save_checkpoint
+from barograph.apps.demo.ppo import Network, adam, clip_by_norm, log_softmax
+from barograph.apps.demo.trainer import WorkerState, load_checkpoint, save_checkpoint, start_runs, train
 from barograph.base.errors import SettingsError
 
 

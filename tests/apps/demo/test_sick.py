@@ -9,8 +9,7 @@ import pytest
 from small import trained
 
 import barograph
-from barograph.apps.demo.config import DemoConfig
-from barograph.apps.demo.sick_runs import SICK_RUNS, sick_config
+from barograph.apps.demo.config import SICK_RUNS, DemoConfig, sick_config
 from barograph.base.errors import SettingsError
 from barograph.catalogue.registry import REGISTRY
 

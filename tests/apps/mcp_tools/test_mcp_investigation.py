@@ -13,8 +13,7 @@ import pytest
 from mcp_clients import Asking, over_http, over_stdio, serving
 
 from barograph.apps.cli import main
-from barograph.apps.demo.config import DemoConfig
-from barograph.apps.demo.sick_runs import sick_config
+from barograph.apps.demo.config import DemoConfig, sick_config
 from barograph.apps.demo.trainer import start_runs, train
 from barograph.apps.page.http.serving import bind_socket
 from barograph.delivery.transfer.tokens import TokenFile

@@ -18,12 +18,11 @@ from starlette.testclient import TestClient
 
 import barograph
 from barograph.apps.cli import main
-from barograph.apps.page.http.app import ProjectApps
+from barograph.apps.page.http.app import ENDPOINTS, ProjectApps
 from barograph.apps.page.http.connection_limits import ConnectionLimits
-from barograph.apps.page.http.endpoints import ENDPOINTS
+from barograph.apps.page.http.endpoints import description
 from barograph.apps.page.http.guard import Guard
 from barograph.apps.page.http.ingest import PATHS, Ingest
-from barograph.apps.page.http.openapi import description
 from barograph.apps.page.http.serving import TeamOptions, ingest_limits, token_for
 from barograph.delivery.transfer.receiver import DirectoryLimits, ReceiverLimits
 from barograph.delivery.transfer.tokens import TokenFile

@@ -9,8 +9,8 @@ from schemathesis.specs.openapi.checks import content_type_conformance, status_c
 from serving_runs import Serve
 
 import barograph
-from barograph.apps.page.http.endpoints import ENDPOINTS
-from barograph.apps.page.http.openapi import description
+from barograph.apps.page.http.app import ENDPOINTS
+from barograph.apps.page.http.endpoints import description
 
 OPERATIONS = [(endpoint.method, endpoint.path) for endpoint in ENDPOINTS]
 

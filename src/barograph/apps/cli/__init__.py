@@ -1,6 +1,6 @@
 """The `barograph` command.
 
-A command is a `Command` in the module that the table `COMMANDS` names, so that only that module is imported.
+The command NAME is `run_NAME` in the module that the table `COMMANDS` names, so that only that module is imported.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def build_parser(commands: Iterable[str] = COMMANDS, is_json: bool = False) -> a
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in commands:
         module = importlib.import_module(f"barograph.apps.cli.{COMMANDS[name]}")
-        _add(subparsers, name, getattr(module, name.upper()))
+        _add(subparsers, name, getattr(module, f"run_{name}"))
     return parser
 
 

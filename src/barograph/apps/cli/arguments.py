@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barograph.apps.terminal.output import Progress
 from barograph.base.errors import BarographError, RunNotFoundError
@@ -21,28 +21,53 @@ if TYPE_CHECKING:
     from barograph.journal.view import View
 
 
+Argument = Callable[[argparse.ArgumentParser], object]
+"""Something that adds one argument, or a few, to the parser of a command."""
+
+
+def argument(*names: str, **options: Any) -> Argument:
+    """Return what adds an argument, given as to ``add_argument``."""
+    return lambda parser: parser.add_argument(*names, **options)
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command of the command line. The docstring of ``run`` is its description; ``run`` returns the exit code."""
 
     help: str
     example: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
+    arguments: tuple[Argument, ...]
     run: Callable[[argparse.Namespace], int]
     error_code: int = 1
 
-
-def add_run(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """Add the argument RUN."""
-    if several:
-        parser.add_argument("runs", metavar="RUN", nargs="+", help="id, unique prefix, name, path or @last")
-    else:
-        parser.add_argument("run_reference", metavar="RUN", help="id, unique prefix, name, path or @last")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        for add in self.arguments:
+            add(parser)
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add --json."""
-    parser.add_argument("--json", action="store_true", help="print JSON, whose schema is in docs/schema; errors too")
+def command(
+    help: str, example: str, *arguments: Argument, error_code: int = 1
+) -> Callable[[Callable[[argparse.Namespace], int]], Command]:
+    """Make a command of the function below it."""
+    return lambda run: Command(help, example, arguments, run, error_code)
+
+
+RUN_HELP = "id, unique prefix, name, path or @last"
+
+RUN = argument("run_reference", metavar="RUN", help=RUN_HELP)
+
+RUNS = argument("runs", metavar="RUN", nargs="+", help=RUN_HELP)
+
+RUNS_OR_DIRECTORIES = argument(
+    "runs", metavar="RUN", nargs="+", help="id, name, path of a run or log, directory, or @last"
+)
+
+JSON = argument("--json", action="store_true", help="print JSON, whose schema is in docs/schema; errors too")
+
+METRICS = argument(
+    "--metrics", action="append", metavar="PATTERN", help="only metrics that match, for example 'actor/*' (repeatable)"
+)
 
 
 def add_language(parser: argparse.ArgumentParser) -> None:
@@ -52,18 +77,8 @@ def add_language(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lang", choices=("en", "zh"), default=language, help="language (default: the terminal's)")
 
 
-def add_metrics(parser: argparse.ArgumentParser) -> None:
-    """Add --metrics."""
-    help = "only metrics that match, for example 'actor/*' (repeatable)"
-    parser.add_argument("--metrics", action="append", metavar="PATTERN", help=help)
-
-
-def add_output(parser: argparse.ArgumentParser, help: str, required: bool = False) -> None:
-    """Add -o FILE. A file that cannot be written is refused before any work is done for it."""
-    parser.add_argument("-o", "--output", metavar="FILE", type=_output_file, required=required, help=help)
-
-
-def _output_file(text: str) -> str:
+def output_file(text: str) -> str:
+    """Return the name of a file that can be written: others are refused before any work is done for them."""
     if problem := output_problem(text):
         raise argparse.ArgumentTypeError(problem)
     return text

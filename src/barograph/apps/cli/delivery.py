@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
 
-from barograph.apps.cli.arguments import Command, add_run, directory, recorded_run
+from barograph.apps.cli.arguments import RUN, Argument, argument, command, directory, recorded_run
 from barograph.apps.terminal.output import say
 from barograph.base.errors import BarographError, RunNotFoundError
 from barograph.base.files.mounts import default_spool
@@ -36,28 +36,28 @@ from barograph.delivery.transfer.state import read_progress
 from barograph.journal.format.folder import RUN_FILE, folder_name, identity, read_run_info, run_folders
 
 
-def add_sync_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph sync``."""
-    add_run(parser)
-    parser.add_argument("--to", action="append", metavar="TRACKER", help="deliver to this tracker (repeatable)")
-    parser.add_argument(
+def patience(receiver: str) -> Argument:
+    """Return --patience."""
+    help = f"give up on a {receiver} that fails for so long (default 60)"
+    return argument("--patience", type=float, default=60.0, metavar="SECONDS", help=help)
+
+
+@command(
+    "deliver a run to trackers",
+    "barograph sync @last --to tensorboard --arg log_dir=runs/tb",
+    RUN,
+    argument("--to", action="append", metavar="TRACKER", help="deliver to this tracker (repeatable)"),
+    argument(
         "--arg",
         action="append",
         metavar="KEY=VALUE",
         default=[],
         help="argument of the tracker given with --to (repeatable)",
-    )
-    parser.add_argument("--config", metavar="YAML", help="file with track_with and tracker_kwargs")
-    parser.add_argument("--again", action="store_true", help="deliver all rows again, from the first step")
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="give up on a tracker that fails for so long (default 60)",
-    )
-
-
+    ),
+    argument("--config", metavar="YAML", help="file with track_with and tracker_kwargs"),
+    argument("--again", action="store_true", help="deliver all rows again, from the first step"),
+    patience("tracker"),
+)
 def run_sync(options: argparse.Namespace) -> int:
     """Deliver a run's rows to trackers: rows left by an outage, an offline run, or a tracker added later.
 
@@ -102,29 +102,17 @@ def _tracker_argument(text: str) -> tuple[str, Any]:
 
 
 def _deliver(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.Namespace) -> DeliveryState:
+    given = {"give_up": options.patience, "from_start": options.again, "on_change": _print_progress}
     with _tracker_lock(folder, name):
-        return _deliver_alone(folder, name, kwargs, options)
-
-
-def _deliver_alone(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.Namespace) -> DeliveryState:
-    delivery = Delivery(
-        folder,
-        name,
-        kwargs,
-        lambda: run_end(folder),
-        give_up=options.patience,
-        once=True,
-        from_start=options.again,
-        on_change=_progress(),
-    )
-    before = delivery.state.delivered
-    try:
-        state = delivery.deliver()
-    except KeyboardInterrupt:
-        delivery.stop()
-        raise
-    _report(state, before)
-    return state
+        delivery = Delivery(folder, name, kwargs, lambda: run_end(folder), once=True, **given)
+        before = delivery.state.delivered
+        try:
+            state = delivery.deliver()
+        except KeyboardInterrupt:
+            delivery.stop()
+            raise
+        _report(state, before)
+        return state
 
 
 def _tracker_lock(folder: Path, tracker: str) -> IO[str]:
@@ -136,15 +124,9 @@ def _tracker_lock(folder: Path, tracker: str) -> IO[str]:
     return lock
 
 
-def _progress() -> Any:
-    """Return a callback that prints the progress on a terminal."""
-    if not sys.stderr.isatty():
-        return lambda state: None
-    return _print_progress
-
-
 def _print_progress(state: DeliveryState) -> None:
-    print(f"\r\x1b[K{printable(f'{state.tracker}: {_describe(state)}')}", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{printable(f'{state.tracker}: {_describe(state)}')}", end="", file=sys.stderr, flush=True)
 
 
 def _describe(state: DeliveryState) -> str:
@@ -163,23 +145,16 @@ def _report(state: DeliveryState, before: int) -> None:
         say(f"{state.tracker}: {_describe(state)}", sys.stderr)
 
 
-SYNC = Command(
-    "deliver a run to trackers",
-    "barograph sync @last --to tensorboard --arg log_dir=runs/tb",
-    add_sync_arguments,
-    run_sync,
-)
-
 TRACKER = "tensorboard"
 
 
-def add_tensorboard_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph tensorboard``."""
-    parser.add_argument("what", metavar="RUN|PROJECT", nargs="?", default="@last", help="run, or name of a project")
-    parser.add_argument("--port", type=int, default=6006, help="port to listen on (default 6006)")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-
-
+@command(
+    "show a run or a project in TensorBoard",
+    "barograph tensorboard @last --port 6006",
+    argument("what", metavar="RUN|PROJECT", nargs="?", default="@last", help="run, or name of a project"),
+    argument("--port", type=int, default=6006, help="port to listen on (default 6006)"),
+    argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)"),
+)
 def run_tensorboard(options: argparse.Namespace) -> int:
     """Show a run, or all runs of a project, in TensorBoard.
 
@@ -251,27 +226,13 @@ def _follow(follower: Delivery, lock: IO[str]) -> None:
         follower.deliver()
 
 
-TENSORBOARD = Command(
-    "show a run or a project in TensorBoard",
-    "barograph tensorboard @last --port 6006",
-    add_tensorboard_arguments,
-    run_tensorboard,
+@command(
+    "send a run to a server",
+    "barograph push @last --to https://barograph.example.org",
+    RUN,
+    argument("--to", required=True, metavar="URL", help="address of the server"),
+    patience("server"),
 )
-
-
-def add_push_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph push``."""
-    add_run(parser)
-    parser.add_argument("--to", required=True, metavar="URL", help="address of the server")
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="give up on a server that fails for so long (default 60)",
-    )
-
-
 def run_push(options: argparse.Namespace) -> int:
     """Send a run to a server: what a training could not send itself, or a run that was recorded without a server.
 
@@ -321,21 +282,14 @@ def _send_all(sender: SegmentSender, patience: float) -> None:
             time.sleep(pause)
 
 
-PUSH = Command(
-    "send a run to a server",
-    "barograph push @last --to https://barograph.example.org",
-    add_push_arguments,
-    run_push,
-)
-
 PULL_EXAMPLE = "barograph pull https://barograph.example.org/my-project/k3x9w2ab"
 
 
-def add_pull_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph pull``."""
-    parser.add_argument("url", metavar="URL/PROJECT/RUN", help="address of the server, project and id of the run")
-
-
+@command(
+    "fetch a run from a server",
+    PULL_EXAMPLE,
+    argument("url", metavar="URL/PROJECT/RUN", help="address of the server, project and id of the run"),
+)
 def run_pull(options: argparse.Namespace) -> int:
     """Fetch a run from a server into the directory of the runs.
 
@@ -378,11 +332,3 @@ def _run_address(url: str) -> tuple[str, str, str]:
     except BarographError:
         raise BarographError(f"expected an address as {PULL_EXAMPLE.split()[-1]}, got {url!r}") from None
     return server, unquote(project), unquote(id)
-
-
-PULL = Command(
-    "fetch a run from a server",
-    PULL_EXAMPLE,
-    add_pull_arguments,
-    run_pull,
-)

@@ -7,30 +7,31 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from barograph.apps.cli.arguments import Command, at_least_one, directory
-from barograph.base.settings import VOCABULARIES
+from barograph.apps.cli.arguments import argument, at_least_one, command, directory
+from barograph.apps.demo.config import SICK_RUNS, DemoConfig, sick_config
+from barograph.apps.terminal.output import make_console, say
+from barograph.base.errors import SettingsError
+from barograph.base.settings import VOCABULARIES, read_source
 
 
-def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph demo``."""
-    parser.add_argument("--steps", type=at_least_one, help="number of steps (default 100, about a minute)")
-    parser.add_argument("--seed", type=int, help="random seed; the same seed gives the same training")
-    parser.add_argument("--vocabulary", choices=VOCABULARIES, help="vocabulary of the metric names (default roll)")
-    parser.add_argument("--track-with", metavar="TRACKER", help="trackers to deliver to, separated by commas")
-    parser.add_argument("--config", metavar="YAML", help="file with settings, and a section demo: with hyperparameters")
-    parser.add_argument("--sick", metavar="NAME", help="train with a fault; --sick list shows all")
-    parser.add_argument("--name", help="name of the run")
-    parser.add_argument("--quiet", action="store_true", help="print only the path of the run")
-    parser.add_argument("--open", action="store_true", help="then serve the page and open it in a browser")
-
-
+@command(
+    "train a small policy and record it",
+    "barograph demo --steps 100 --sick entropy-collapse",
+    argument("--steps", type=at_least_one, help="number of steps (default 100, about a minute)"),
+    argument("--seed", type=int, help="random seed; the same seed gives the same training"),
+    argument("--vocabulary", choices=VOCABULARIES, help="vocabulary of the metric names (default roll)"),
+    argument("--track-with", metavar="TRACKER", help="trackers to deliver to, separated by commas"),
+    argument("--config", metavar="YAML", help="file with settings, and a section demo: with hyperparameters"),
+    argument("--sick", metavar="NAME", help="train with a fault; --sick list shows all"),
+    argument("--name", help="name of the run"),
+    argument("--quiet", action="store_true", help="print only the path of the run"),
+    argument("--open", action="store_true", help="then serve the page and open it in a browser"),
+)
 def run_demo(options: argparse.Namespace) -> int:
     """Train a small policy with PPO on FrozenLake, in NumPy, and record it: a complete run in about a minute.
 
     With --sick NAME the training has one real fault, such as a learning rate that is too high.
     """
-    from barograph.apps.demo.sick_runs import SICK_RUNS
-
     if options.sick == "list":
         for name, sick_run in SICK_RUNS.items():
             print(f"{name:18}{sick_run.reason}")
@@ -62,19 +63,13 @@ def _train(options: argparse.Namespace) -> int:
 
 def _serve_page(options: argparse.Namespace) -> int:
     """Serve the page, as ``barograph up --open`` does."""
-    from barograph.apps.cli.serving import PORT
-    from barograph.apps.cli.serving import run_up as up
+    from barograph.apps.cli.serving import PORT, run_up
 
     given = {"served": str(directory(options)), "port": PORT, "host": "127.0.0.1", "token": None, "token_file": None}
-    return up(argparse.Namespace(**given, dir=options.dir, open=True))
+    return run_up.run(argparse.Namespace(**given, dir=options.dir, open=True))
 
 
 def _config(options: argparse.Namespace) -> Any:
-    from barograph.apps.demo.config import DemoConfig
-    from barograph.apps.demo.sick_runs import sick_config
-    from barograph.base.errors import SettingsError
-    from barograph.base.settings import read_source
-
     section = read_source(options.config)[1].get("demo") or {}
     if not isinstance(section, dict):
         raise SettingsError(f"demo must be a mapping of hyperparameters; got {section!r}")
@@ -99,7 +94,6 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _display(options: argparse.Namespace, view: Any, steps: int) -> AbstractContextManager[Any]:
     """Return the live display; a context that gives None with --quiet."""
     from barograph.apps.demo.display import LiveDisplay
-    from barograph.apps.terminal.output import make_console
 
     return nullcontext() if options.quiet else LiveDisplay(make_console(), view, steps)
 
@@ -107,7 +101,6 @@ def _display(options: argparse.Namespace, view: Any, steps: int) -> AbstractCont
 def _print_end(options: argparse.Namespace, view: Any, outcome: str) -> None:
     """Print the path of the run and commands to inspect it."""
     from barograph.apps.demo.display import next_commands
-    from barograph.apps.terminal.output import say
 
     view.refresh()
     say(f"{outcome}: run {view.id} in {view.path}")
@@ -115,11 +108,3 @@ def _print_end(options: argparse.Namespace, view: Any, outcome: str) -> None:
         reference = str(view.path) if options.dir else view.id  # an id is found in the default directory only
         print("inspect it with", *next_commands(view, (options.track_with or "").split(","), reference), sep="\n  ")
     sys.stdout.flush()
-
-
-DEMO = Command(
-    "train a small policy and record it",
-    "barograph demo --steps 100 --sick entropy-collapse",
-    add_demo_arguments,
-    run_demo,
-)

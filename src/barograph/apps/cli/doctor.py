@@ -6,32 +6,33 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from barograph.answers.fleet.configs import ConfigIndex
 from barograph.answers.records import versioned
-from barograph.apps.cli.arguments import Command, add_json, add_language, directory, runs_at
-from barograph.apps.terminal.output import Progress, print_document, print_json, print_problem, say
+from barograph.apps.cli.arguments import JSON, add_language, argument, command, directory, runs_at
+from barograph.apps.terminal.output import Progress, make_console, print_document, print_json, print_problem, say
 from barograph.base.errors import BarographError, RunNotFoundError, did_you_mean
 from barograph.base.formatting import counted, describe_error
 from barograph.catalogue.spec import Text
 from barograph.catalogue.user_metrics import names_files
-from barograph.diagnosis.diagnose import doctor
+from barograph.diagnosis.diagnose import Diagnosis, doctor
 from barograph.diagnosis.fleet import GroupSum, JudgedRun, group_sums
 from barograph.diagnosis.health import Health, HealthList
-from barograph.importers.opening import open_run
+from barograph.diagnosis.rates import rate_of
+from barograph.diagnosis.rule import Rule, signal_words
+from barograph.diagnosis.rules import RULES
+from barograph.importers.logs import find_logs
+from barograph.importers.opening import ImportedView, open_run
 from barograph.journal.findings import SEVERITIES
+from barograph.journal.format.folder import is_run, run_folders
 from barograph.journal.read.status import Glance
+from barograph.journal.view import View
 
-if TYPE_CHECKING:
-    from barograph.diagnosis.diagnose import Diagnosis
-    from barograph.diagnosis.rule import Rule
-    from barograph.journal.view import View
-
-EXIT_SEVERITIES = ("info", "warning", "critical")
+EXIT_SEVERITIES = SEVERITIES[1:]
 
 FOUND, UNJUDGED = 1, 2  # exit codes
 
@@ -43,35 +44,37 @@ WORDS = {
     "sources": Text("sources: {what}", "来源：{what}"),
 }
 
-Opener = Callable[[], "View"]
+Opener = Callable[[], View]
 
-Judged = tuple["View", "Diagnosis"] | BarographError
+Judged = tuple[View, Diagnosis] | BarographError
 
 
-def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph doctor``."""
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="id, name, path of a run or log, directory, or @last")
-    parser.add_argument("--explain", metavar="RULE", help="explain a rule; 'all' lists them")
-    parser.add_argument(
+@command(
+    "say what is wrong with a run",
+    "barograph doctor @last\n  barograph doctor runs/ --fail-on critical\n"
+    "  barograph doctor runs/ --fleet --by actor.lr\n"
+    "  barograph doctor --explain no_signal",
+    argument("runs", metavar="RUN", nargs="*", help="id, name, path of a run or log, directory, or @last"),
+    argument("--explain", metavar="RULE", help="explain a rule; 'all' lists them"),
+    argument(
         "--fail-on",
         choices=EXIT_SEVERITIES,
         default="warning",
         help="exit with 1 from this severity on (default: warning)",
-    )
-    add_language(parser)
-    parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, as in trl/grpo")
-    parser.add_argument(
+    ),
+    add_language,
+    argument("--source", metavar="SOURCE", help="framework that wrote the names, as in trl/grpo"),
+    argument(
         "--all",
         action="store_true",
         help="say what each rule that found nothing looks at, and in full why others could not look",
-    )
-    parser.add_argument("--fleet", action="store_true", help="sum up the findings of all runs of a directory by rule")
-    parser.add_argument(
+    ),
+    argument("--fleet", action="store_true", help="sum up the findings of all runs of a directory by rule"),
+    argument(
         "--by", metavar="KEY", help="with --fleet: for each value of project, group, status, or a key of the config"
-    )
-    add_json(parser)
-
-
+    ),
+    JSON,
+)
 def run_doctor(options: argparse.Namespace) -> int:
     """Say what is wrong with a run, since when, and what to look at next.
 
@@ -100,11 +103,6 @@ def run_doctor(options: argparse.Namespace) -> int:
 
 def _openers(reference: str, options: argparse.Namespace) -> list[Opener]:
     """Return what opens the run, or each of the runs and logs below a directory."""
-    from barograph.importers.logs import find_logs
-    from barograph.importers.opening import ImportedView, open_run
-    from barograph.journal.format.folder import is_run, run_folders
-    from barograph.journal.view import View
-
     path = Path(reference)
     if not path.is_dir() or is_run(path):
         return [partial(open_run, reference, directory(options), source=options.source)]
@@ -118,20 +116,14 @@ def _openers(reference: str, options: argparse.Namespace) -> list[Opener]:
 
 def _judged(openers: list[Opener], options: argparse.Namespace) -> Iterator[Judged]:
     """Yield each run with its diagnosis, one after the other, or why it cannot be read."""
-    from barograph.diagnosis.diagnose import doctor
-
     is_seen = sys.stdout.isatty() and not options.json  # then each run has a line as soon as it is judged
-    progress = None if is_seen else Progress("reading runs")
-    for done, opener in enumerate(openers, 1):
-        found: Judged
+    for opener in openers if is_seen else Progress("reading runs").over(openers):
         try:
             view = opener()
             view.source = options.source or view.source
-            found = view, doctor(view)
+            found: Judged = view, doctor(view)
         except BarographError as problem:
             found = problem
-        if progress is not None:
-            progress.show(done, len(openers))
         yield found
 
 
@@ -145,14 +137,13 @@ def _print_records(judged: Iterator[Judged], options: argparse.Namespace, is_lis
         view, diagnosis = found
         record = {**diagnosis.record(view.id, view.name), "path": str(view.location), "steps": view.steps}
         records.append(versioned("doctor", record))
-        codes.append(_exit_code(diagnosis, options.fail_on))
+        codes.append(_code_of(diagnosis, options.fail_on))
     print_json(records if is_list else records[0])
     return codes
 
 
 def _print(judged: Iterator[Judged], options: argparse.Namespace, is_list: bool) -> list[int]:
     from barograph.apps.terminal.doctor import print_diagnosis, print_verdict
-    from barograph.apps.terminal.output import make_console
 
     console = make_console()
     codes: list[int] = []
@@ -165,20 +156,21 @@ def _print(judged: Iterator[Judged], options: argparse.Namespace, is_list: bool)
             print_verdict(console, f"{view.info.project}/{view.name}", diagnosis, options.lang)
         else:
             print_diagnosis(console, view, diagnosis, options.lang, options.all)
-        codes.append(_exit_code(diagnosis, options.fail_on))
+        codes.append(_code_of(diagnosis, options.fail_on))
     return codes
 
 
-def _exit_code(diagnosis: Diagnosis, fail_on: str) -> int:
-    worst = EXIT_SEVERITIES[EXIT_SEVERITIES.index(fail_on) :]
-    if any(finding.severity in worst for finding in diagnosis.findings):
+def _exit_code(severities: Iterable[str], verdicts: Iterable[str], fail_on: str) -> int:
+    if any(SEVERITIES.index(severity) >= SEVERITIES.index(fail_on) for severity in severities):
         return FOUND
-    return UNJUDGED if diagnosis.verdict == "cannot tell" else 0
+    return UNJUDGED if all(verdict == "cannot tell" for verdict in verdicts) else 0
+
+
+def _code_of(diagnosis: Diagnosis, fail_on: str) -> int:
+    return _exit_code((finding.severity for finding in diagnosis.findings), [diagnosis.verdict], fail_on)
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from barograph.diagnosis.rules import RULES
-
     if options.explain != "all" and options.explain not in RULES:
         hint = did_you_mean(options.explain, RULES, "list all with --explain all", count=3, quoted=str)
         raise BarographError(f"no rule {options.explain!r}; {hint}")
@@ -196,28 +188,14 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _details(rule: Rule, lang: str) -> Iterator[str]:
     """Yield what to do about a finding of a rule, what the rule needs, and where it is from."""
-    from barograph.diagnosis.rates import rate_of
-    from barograph.diagnosis.rule import signal_words
-
     words = {"needs": signal_words(rule.needs).get(lang), "explains": ", ".join(rule.explains)}
     words["measured"] = rate_of(rule.id).get(lang)
     words["sources"] = "; ".join(rule.words.sources)
     yield from (f"- {advice.get(lang)}" for advice in rule.words.advice)
     if not rule.needs:
         yield WORDS["steps"].get(lang)
-    yield from (WORDS[key].get(lang).format(what=what) for key, what in words.items() if what)
+    yield from (WORDS[key].format(lang, what=what) for key, what in words.items() if what)
 
-
-DOCTOR = Command(
-    "say what is wrong with a run",
-    "barograph doctor @last\n  barograph doctor runs/ --fail-on critical\n"
-    "  barograph doctor runs/ --fleet --by actor.lr\n"
-    "  barograph doctor --explain no_signal",
-    add_doctor_arguments,
-    run_doctor,
-)
-
-FLEET_FOUND, FLEET_UNJUDGED = 1, 2  # exit codes
 
 SAVE_EVERY = 200  # runs that are judged or read: what was done before a kill is not done again
 
@@ -241,7 +219,7 @@ def run_fleet(options: argparse.Namespace) -> int:
     runs = runs_at(dir)
     if not runs:
         print_problem(f"{dir} has no runs and no logs", options.json)
-        return FLEET_UNJUDGED
+        return UNJUDGED
     problems: Problems = {}
     configs = ConfigIndex(dir)
     health = _verdicts(dir, runs, configs, problems)
@@ -254,7 +232,8 @@ def run_fleet(options: argparse.Namespace) -> int:
 
         print_fleet(groups, options.by, options.lang)
         _tell(problems)
-    return _fleet_exit_code([health[path] for path in values], options.fail_on)
+    found = [one for path in values for one in health[path].found or () if one.state != "past"]
+    return _exit_code((one.severity for one in found), (health[path].verdict for path in values), options.fail_on)
 
 
 def _directory(options: argparse.Namespace) -> Path:
@@ -314,15 +293,13 @@ def _known_or_read(
     found = {run.path: known(run) for run in runs}
     unknown = [run for run in runs if found[run.path] is None]
     try:
-        for count, run in enumerate(unknown):
-            progress.show(count, len(unknown))
+        for count, run in enumerate(progress.over(unknown)):
             try:
                 found[run.path] = read(run)
             except Exception as problem:  # noqa: BLE001 - whatever is in one run, the others are summed up
                 problems[run.path] = str(problem) if isinstance(problem, BarographError) else describe_error(problem)
             if count % SAVE_EVERY == SAVE_EVERY - 1:
                 save()
-        progress.show(len(unknown), len(unknown))
     finally:
         save()
     return {path: one for path, one in found.items() if one is not None}
@@ -339,10 +316,3 @@ def _tell(problems: Problems) -> None:
         say(f"not judged: {path}: {error}", sys.stderr)
     if len(problems) > MAX_LISTED:
         say(f"and {counted(len(problems) - MAX_LISTED, 'run')} more, which --json lists", sys.stderr)
-
-
-def _fleet_exit_code(verdicts: Sequence[Health], fail_on: str) -> int:
-    worst = SEVERITIES[SEVERITIES.index(fail_on) :]
-    if any(one.severity in worst and one.state != "past" for health in verdicts for one in health.found or ()):
-        return FLEET_FOUND
-    return FLEET_UNJUDGED if all(health.verdict == "cannot tell" for health in verdicts) else 0

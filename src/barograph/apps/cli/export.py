@@ -7,14 +7,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
 from barograph.answers.export import (
     FORMATS,
     SAMPLE_FORMATS,
-    WideTable,
     sample_record,
+    trace,
     wide_table,
     write_csv,
     write_jsonl,
@@ -26,48 +27,23 @@ from barograph.answers.fleet.files import FleetFolder
 from barograph.answers.fleet.schema import KEYS, pyarrow
 from barograph.answers.responses import to_strict_json
 from barograph.apps.cli.arguments import (
-    Command,
-    add_metrics,
-    add_output,
-    add_run,
+    METRICS,
+    RUN,
+    RUNS_OR_DIRECTORIES,
+    argument,
     at_least_one,
+    command,
     directory,
+    output_file,
     output_problem,
     run_references,
     run_view,
     runs_at,
 )
 from barograph.apps.terminal.output import Progress, say
-from barograph.base.errors import BarographError
+from barograph.base.errors import BarographError, RequestError
 from barograph.base.formatting import counted, size
-from barograph.base.model import Sample
 from barograph.journal.view import View
-
-
-def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph export``."""
-    add_run(parser)
-    parser.add_argument("--to", choices=(*FORMATS, "perfetto"), required=True, help="output format")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="output file (default: standard output; required for parquet); with --partition a directory "
-        "(default: DIR-fleet)",
-    )
-    parser.add_argument("--samples", action="store_true", help="export the samples: jsonl or parquet")
-    add_metrics(parser)
-    parser.add_argument(
-        "--partition",
-        metavar="KEYS",
-        type=_partition,
-        help="export all runs of a directory, in directories by these keys: project,run, or one of them",
-    )
-    parser.add_argument(
-        "--prune", action="store_true", help="with --partition: take out the runs that were deleted since"
-    )
-
-    parser.set_defaults(refuse=parser.error)  # what -o may be depends on --partition
 
 
 def _partition(text: str) -> list[str]:
@@ -79,6 +55,30 @@ def _partition(text: str) -> list[str]:
     return keys
 
 
+@command(
+    "export metrics as CSV, JSON lines or Parquet, or phases as a trace",
+    "barograph export @last --to csv -o run.csv --metrics 'critic/*'\n"
+    "  barograph export runs/ --to parquet --partition project,run -o fleet/",
+    RUN,
+    argument("--to", choices=(*FORMATS, "perfetto"), required=True, help="output format"),
+    argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="output file (default: standard output; required for parquet); with --partition a directory "
+        "(default: DIR-fleet)",
+    ),
+    argument("--samples", action="store_true", help="export the samples: jsonl or parquet"),
+    METRICS,
+    argument(
+        "--partition",
+        metavar="KEYS",
+        type=_partition,
+        help="export all runs of a directory, in directories by these keys: project,run, or one of them",
+    ),
+    argument("--prune", action="store_true", help="with --partition: take out the runs that were deleted since"),
+    lambda parser: parser.set_defaults(refuse=parser.error),  # what -o may be depends on --partition
+)
 def run_export(options: argparse.Namespace) -> int:
     """Export a run's metrics: one row per writer and step, one column per metric; or its samples.
 
@@ -103,16 +103,22 @@ def run_export(options: argparse.Namespace) -> int:
     table = wide_table(view, view.names(options.metrics or "*"))
     if options.to == "parquet":
         write_parquet(table, Path(options.output))
-    elif options.output:
-        with open(options.output, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            _write_text(table, options.to, file)
     else:
-        _write_text(table, options.to, sys.stdout)
-    if options.output:
-        say(
-            f"wrote {counted(len(table), 'row')} of {counted(len(table.columns), 'metric')} to {options.output}",
-            sys.stderr,
-        )
+        with _opened(options.output) as file:
+            (write_csv if options.to == "csv" else write_jsonl)(table, file)
+    return _wrote(f"{counted(len(table), 'row')} of {counted(len(table.columns), 'metric')}", options.output)
+
+
+def _opened(output: str | None) -> AbstractContextManager[IO[str]]:
+    """Return the output file, or standard output, which stays open."""
+    if not output:
+        return nullcontext(sys.stdout)
+    return open(output, "w", encoding="utf-8", errors="backslashreplace", newline="")
+
+
+def _wrote(what: str, output: str | None, hint: str = "") -> int:
+    if output:
+        say(f"wrote {what} to {output}{hint}", sys.stderr)
     return 0
 
 
@@ -131,45 +137,19 @@ def _samples(view: View, format: str, output: str | None) -> int:
     samples = view.samples()
     if format == "parquet":
         write_samples_parquet(samples, Path(str(output)))
-    elif output:
-        with open(output, "w", encoding="utf-8") as file:
-            _write_lines(samples, file)
     else:
-        _write_lines(samples, sys.stdout)
-    if output:
-        say(f"wrote {counted(len(samples), 'sample')} to {output}", sys.stderr)
-    return 0
-
-
-def _write_lines(samples: list[Sample], file: IO[str]) -> None:
-    for sample in samples:
-        file.write(json.dumps(to_strict_json(sample_record(sample)), allow_nan=False) + "\n")
+        with _opened(output) as file:
+            for sample in samples:
+                file.write(json.dumps(to_strict_json(sample_record(sample)), allow_nan=False) + "\n")
+    return _wrote(counted(len(samples), "sample"), output)
 
 
 def _trace(view: View, output: str | None) -> int:
-    from barograph.answers.export import trace
-
     spans = view.phases()
     made = trace(spans, view.step_windows(), view.name, view.id)
-    if output is None:
-        json.dump(made, sys.stdout)
-    else:
-        Path(output).write_text(json.dumps(made), encoding="utf-8")
-        say(f"wrote {counted(len(spans), 'span')} to {output}; open it at ui.perfetto.dev", sys.stderr)
-    return 0
-
-
-def _write_text(table: WideTable, format: str, file: IO[str]) -> None:
-    (write_csv if format == "csv" else write_jsonl)(table, file)
-
-
-EXPORT = Command(
-    "export metrics as CSV, JSON lines or Parquet, or phases as a trace",
-    "barograph export @last --to csv -o run.csv --metrics 'critic/*'\n"
-    "  barograph export runs/ --to parquet --partition project,run -o fleet/",
-    add_export_arguments,
-    run_export,
-)
+    with _opened(output) as file:
+        json.dump(made, file)
+    return _wrote(counted(len(spans), "span"), output, "; open it at ui.perfetto.dev")
 
 
 def run_fleet_export(options: argparse.Namespace) -> int:
@@ -215,20 +195,25 @@ def _exported_sentence(outcome: Outcome) -> str:
     return f"runs: {runs or 'none'}; {counted(outcome.rows, 'new row')}"
 
 
-def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph report``."""
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="id, name, path of a run or log, directory, or @last")
-    add_output(parser, "output file", required=True)
-    notes_help = "Markdown with ```chart blocks that place charts: docs/page.md has their lines"
-    parser.add_argument("--notes", metavar="FILE", help=notes_help)
-    parser.add_argument("--title", help="title, where the notes have no heading (default: the name of the file)")
-    parser.add_argument(
-        "--points", type=at_least_one, default=400, help="maximum number of points per curve (default 400)"
-    )
-    samples_help = "number of samples of a single run: first those with tokens, then others of all steps (default 200)"
-    parser.add_argument("--samples", type=int, default=200, help=samples_help)
-
-
+@command(
+    "write runs, with notes of your own, as one HTML file",
+    "barograph report @last -o run.html\n  barograph report runs/sweep --notes notes.md -o report.html",
+    RUNS_OR_DIRECTORIES,
+    argument("-o", "--output", metavar="FILE", type=output_file, required=True, help="output file"),
+    argument(
+        "--notes",
+        metavar="FILE",
+        help="Markdown with ```chart blocks that place charts: docs/page.md has their lines",
+    ),
+    argument("--title", help="title, where the notes have no heading (default: the name of the file)"),
+    argument("--points", type=at_least_one, default=400, help="maximum number of points per curve (default 400)"),
+    argument(
+        "--samples",
+        type=int,
+        default=200,
+        help="number of samples of a single run: first those with tokens, then others of all steps (default 200)",
+    ),
+)
 def run_report(options: argparse.Namespace) -> int:
     """Write runs as one HTML file, which opens in any browser, without a network.
 
@@ -241,7 +226,6 @@ def run_report(options: argparse.Namespace) -> int:
         raise BarographError("--samples must be at least 0")
     from barograph.answers.reports.embedded import report_data
     from barograph.apps.page.files import report_page
-    from barograph.base.errors import RequestError
     from barograph.importers.opening import open_run
 
     views = [open_run(path, directory(options)) for text in options.runs for path in run_references(text)]
@@ -285,11 +269,3 @@ def _read(file: str) -> str:
         return Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError as problem:
         raise BarographError(f"cannot read the notes: {problem}") from problem
-
-
-REPORT = Command(
-    "write runs, with notes of your own, as one HTML file",
-    "barograph report @last -o run.html\n  barograph report runs/sweep --notes notes.md -o report.html",
-    add_report_arguments,
-    run_report,
-)

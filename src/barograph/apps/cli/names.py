@@ -10,7 +10,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from barograph.answers.explanation import Explained, explained, explained_in_run
-from barograph.apps.cli.arguments import Command, add_json, add_language, add_run, run_view
+from barograph.apps.cli.arguments import JSON, RUN, add_language, argument, command, run_view
+from barograph.apps.terminal.explain import explain, explain_all, explain_meanings
 from barograph.apps.terminal.output import print_document, print_json, say
 from barograph.catalogue.describe import families
 from barograph.catalogue.sources import check_source
@@ -21,22 +22,20 @@ if TYPE_CHECKING:
     from barograph.catalogue.resolution import RunNames
 
 
-def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``explain``."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a logged name, or the id of a metric")
-    parser.add_argument("--all", action="store_true", help="list all families and their metrics")
-    add_language(parser)
-    parser.add_argument(
-        "--run", metavar="RUN", dest="run_reference", help="explain what the name means in this run, and why"
-    )
-    parser.add_argument(
+@command(
+    "explain a metric of any framework",
+    "barograph explain actor/policykl --lang zh",
+    argument("name", metavar="NAME", nargs="?", help="a logged name, or the id of a metric"),
+    argument("--all", action="store_true", help="list all families and their metrics"),
+    add_language,
+    argument("--run", metavar="RUN", dest="run_reference", help="explain what the name means in this run, and why"),
+    argument(
         "--source",
         metavar="SOURCE",
         help=f"writer of the name: {', '.join(PRODUCERS)}; a trainer or version may follow, as in trl/grpo or verl/0.9",
-    )
-    add_json(parser)
-
-
+    ),
+    JSON,
+)
 def run_explain(options: argparse.Namespace) -> int:
     """Explain a metric: definition, formula, unit, how it looks in a healthy run, names in other frameworks, traps."""
     if options.source:
@@ -47,12 +46,8 @@ def run_explain(options: argparse.Namespace) -> int:
     if options.json:
         print_document("explain", found.record())
     elif found.explanation is not None:
-        from barograph.apps.terminal.explain import explain
-
         explain(found.explanation, options.lang, found.why)
     elif found.meanings:
-        from barograph.apps.terminal.explain import explain_meanings
-
         explain_meanings(options.name, found.meanings, options.lang, found.why)
     else:
         _say_unknown(options)
@@ -72,8 +67,6 @@ def _all(options: argparse.Namespace) -> int:
         found = {family: [metric.id for metric in metrics] for family, _, _, metrics in families(options.lang)}
         print_document("metrics", {"families": found})
         return 0
-    from barograph.apps.terminal.explain import explain_all
-
     explain_all(options.lang)
     return 0
 
@@ -94,24 +87,15 @@ def _say_unknown(options: argparse.Namespace) -> None:
         say(line, sys.stderr)
 
 
-EXPLAIN = Command(
-    "explain a metric of any framework",
-    "barograph explain actor/policykl --lang zh",
-    add_explain_arguments,
-    run_explain,
+@command(
+    "list the names that barograph does not know, as YAML to fill in",
+    "barograph names @last > barograph-runs/names.yaml",
+    RUN,
+    argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo"),
+    JSON,
 )
-
-
-def add_names_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph names``."""
-    add_run(parser)
-    parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo")
-    add_json(parser)
-
-
 def run_names(options: argparse.Namespace) -> int:
     """List the names of a run that barograph does not know, as a file to describe them in."""
-    from barograph.catalogue.sources import check_source
     from barograph.catalogue.user_metrics import FILE, config_file, template
     from barograph.importers.summary import beside, names_sentence, run_names
 
@@ -144,11 +128,3 @@ def _record(names: RunNames) -> dict[str, object]:
             for name in names.unknown
         },
     }
-
-
-NAMES = Command(
-    "list the names that barograph does not know, as YAML to fill in",
-    "barograph names @last > barograph-runs/names.yaml",
-    add_names_arguments,
-    run_names,
-)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from barograph.answers.phases import phases_of, phases_record
 from barograph.answers.records import run_record
-from barograph.apps.cli.arguments import Command, add_json, add_language, add_metrics, add_run, directory, run_view
-from barograph.apps.terminal.output import print_document, say
+from barograph.apps.cli.arguments import JSON, METRICS, RUN, add_language, argument, command, directory, run_view
+from barograph.apps.terminal.output import make_console, print_document, say
 from barograph.base.formatting import json_number, number
 from barograph.base.model import Row, Status
 from barograph.delivery.relay.merged_rows import MergedFollower
@@ -30,16 +30,16 @@ from barograph.journal.read.status import GROWING_SECONDS, UNTOLD, glance
 from barograph.journal.view import View
 
 
-def add_show_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph show``."""
-    add_run(parser)
-    add_metrics(parser)
-    parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo")
-    parser.add_argument("--all", action="store_true", help="show all metrics and settings")
-    add_language(parser)
-    add_json(parser)
-
-
+@command(
+    "show a run: verdict, vital signs, config, last values",
+    "barograph show @last\n  barograph show @last --metrics 'critic/*'",
+    RUN,
+    METRICS,
+    argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo"),
+    argument("--all", action="store_true", help="show all metrics and settings"),
+    add_language,
+    JSON,
+)
 def run_show(options: argparse.Namespace) -> int:
     """Show one run: the doctor's verdict and the vital signs first, then warnings, facts, configuration and metrics.
 
@@ -51,7 +51,6 @@ def run_show(options: argparse.Namespace) -> int:
     if options.json:
         print_document("show", _record(view, names))
         return 0
-    from barograph.apps.terminal.output import make_console
     from barograph.apps.terminal.show import Shown, show
 
     show(make_console(), view, Shown(options.run_reference, names, bool(options.metrics), options.all, options.lang))
@@ -103,13 +102,6 @@ def _last(view: View, name: str, unit: str) -> dict[str, object]:
     return {"step": int(series.steps[-1]), "value": json_number(series.last), "points": len(series), "unit": unit}
 
 
-SHOW = Command(
-    "show a run: verdict, vital signs, config, last values",
-    "barograph show @last\n  barograph show @last --metrics 'critic/*'",
-    add_show_arguments,
-    run_show,
-)
-
 POLL_SECONDS = 0.3
 
 STATUS_SECONDS = 3.0
@@ -117,17 +109,15 @@ STATUS_SECONDS = 3.0
 MAX_END_BYTES = 4 << 20  # read at either end of a segment for past steps
 
 
-def add_tail_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph tail``."""
-    add_run(parser)
-    parser.add_argument(
-        "-n", type=int, default=5, metavar="STEPS", help="number of past steps to print first (default 5)"
-    )
-    add_metrics(parser)
-    parser.add_argument("--no-follow", action="store_true", help="print past steps and exit")
-    add_json(parser)
-
-
+@command(
+    "print steps as they are committed",
+    "barograph tail @last --metrics 'critic/score/*'",
+    RUN,
+    argument("-n", type=int, default=5, metavar="STEPS", help="number of past steps to print first (default 5)"),
+    METRICS,
+    argument("--no-follow", action="store_true", help="print past steps and exit"),
+    JSON,
+)
 def run_tail(options: argparse.Namespace) -> int:
     """Print a run's last steps, then new ones as they are committed, until the run ends."""
     found = find_run_or_log(options.run_reference, directory(options))
@@ -189,23 +179,13 @@ def _print_end(status: str, reason: str, options: argparse.Namespace) -> None:
         say(f"run {'was killed' if status == 'killed' else status}{': ' + reason if reason else ''}")
 
 
-TAIL = Command(
-    "print steps as they are committed",
-    "barograph tail @last --metrics 'critic/score/*'",
-    add_tail_arguments,
-    run_tail,
+@command(
+    "show the time and memory of phases",
+    "barograph phases @last --step 12",
+    RUN,
+    argument("--step", type=int, metavar="N", help="step to show (default: all steps, and the timeline of the last)"),
+    JSON,
 )
-
-
-def add_phases_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph phases``."""
-    add_run(parser)
-    parser.add_argument(
-        "--step", type=int, metavar="N", help="step to show (default: all steps, and the timeline of the last)"
-    )
-    add_json(parser)
-
-
 def run_phases(options: argparse.Namespace) -> int:
     """Show the time and memory of a run's phases: a table, and a timeline of one step.
 
@@ -220,31 +200,25 @@ def run_phases(options: argparse.Namespace) -> int:
     if found.timeline is None:
         say(f"{view.location} has no phases: the log does not tell of any")
         return 0
-    from barograph.apps.terminal.output import make_console
     from barograph.apps.terminal.phases import show_phases
 
     show_phases(make_console(), view.name, found.summaries, found.timeline)
     return 0
 
 
-PHASES = Command(
-    "show the time and memory of phases",
-    "barograph phases @last --step 12",
-    add_phases_arguments,
-    run_phases,
-)
-
 FALSE, UNANSWERED = 1, 2  # exit codes
 
 
-def add_query_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph query``."""
-    add_run(parser)
-    parser.add_argument("expression", metavar="EXPR", help="for example 'last(val/score) > 0.5'")
-    parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo")
-    add_json(parser)
-
-
+@command(
+    "ask whether something is true of a run",
+    "barograph query @last 'last(val/score) > 0.5 and max(grad_norm) < 10'\n"
+    "  barograph query @last 'status = finished and not finding = entropy_collapse'",
+    RUN,
+    argument("expression", metavar="EXPR", help="for example 'last(val/score) > 0.5'"),
+    argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo"),
+    JSON,
+    error_code=UNANSWERED,
+)
 def run_query(options: argparse.Namespace) -> int:
     """Ask whether something is true of a run. The exit code is 0 if it is, 1 if not, and 2 if that cannot be said.
 
@@ -274,13 +248,3 @@ def _shown(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
     return number(value) if isinstance(value, float) else "none" if value is None else str(value)
-
-
-QUERY = Command(
-    "ask whether something is true of a run",
-    "barograph query @last 'last(val/score) > 0.5 and max(grad_norm) < 10'\n"
-    "  barograph query @last 'status = finished and not finding = entropy_collapse'",
-    add_query_arguments,
-    run_query,
-    UNANSWERED,
-)

@@ -9,34 +9,33 @@ from pathlib import Path
 
 from barograph.answers.records import STATUS_SYMBOLS, versioned
 from barograph.apps.cli.arguments import (
-    Command,
-    add_json,
+    JSON,
+    METRICS,
+    RUNS_OR_DIRECTORIES,
     add_language,
-    add_metrics,
+    argument,
+    command,
     directory,
     run_references,
     runs_at,
 )
-from barograph.apps.terminal.output import Progress, print_document, print_json, say
+from barograph.apps.terminal.output import Progress, make_console, print_document, print_json, say
 from barograph.base.errors import BarographError
 from barograph.diagnosis.health import Health, HealthList
 from barograph.journal.read.status import Glance
 
-
-def add_ls_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph ls``."""
-    parser.add_argument(
-        "listed", metavar="PATH", nargs="?", help="directory or log to list (default: the directory of the runs)"
-    )
-    parser.add_argument("--project", help="only runs of this project")
-    statuses = tuple(STATUS_SYMBOLS)
-    parser.add_argument(
-        "--status", choices=statuses, metavar="STATUS", help=f"only runs with this status: {', '.join(statuses)}"
-    )
-    parser.add_argument("--health", action="store_true", help="judge the runs whose health is not known")
-    add_json(parser)
+STATUSES = tuple(STATUS_SYMBOLS)
 
 
+@command(
+    "list runs",
+    "barograph ls --project roll-agentic",
+    argument("listed", metavar="PATH", nargs="?", help="directory or log to list (default: the directory of the runs)"),
+    argument("--project", help="only runs of this project"),
+    argument("--status", choices=STATUSES, metavar="STATUS", help=f"only runs with this status: {', '.join(STATUSES)}"),
+    argument("--health", action="store_true", help="judge the runs whose health is not known"),
+    JSON,
+)
 def run_ls(options: argparse.Namespace) -> int:
     """List the runs in a directory, newest last. PATH may also be a log of another program, or contain such logs.
 
@@ -52,7 +51,6 @@ def run_ls(options: argparse.Namespace) -> int:
     if options.json:
         print_json([versioned("ls", _record(run, found)) for run, found in zip(runs, health, strict=True)])
     elif runs:
-        from barograph.apps.terminal.output import make_console
         from barograph.apps.terminal.runs import runs_table
 
         table = runs_table(runs, health)
@@ -67,11 +65,8 @@ def _health(dir: Path, runs: Sequence[Glance], judge: bool) -> list[Health | Non
     listed = HealthList(dir)
     found = [listed.known(run) for run in runs]
     unknown = [place for place, health in enumerate(found) if health is None] if judge else []
-    progress = Progress("judging runs")
-    for count, place in enumerate(unknown):
-        progress.show(count, len(unknown))
+    for place in Progress("judging runs").over(unknown):
         found[place] = listed.judge(runs[place])
-    progress.show(len(unknown), len(unknown))
     listed.save()
     return found
 
@@ -91,23 +86,15 @@ def _record(run: Glance, health: Health | None) -> dict[str, object]:
     }
 
 
-LS = Command(
-    "list runs",
-    "barograph ls --project roll-agentic",
-    add_ls_arguments,
-    run_ls,
+@command(
+    "compare runs and groups of seeds",
+    "barograph compare k7m2p9qx b3x8w1zc\n  barograph compare runs/sweep --metrics 'val/*' --json",
+    RUNS_OR_DIRECTORIES,
+    METRICS,
+    argument("--all", action="store_true", help="compare all metrics, not only the vital ones"),
+    add_language,
+    JSON,
 )
-
-
-def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph compare``."""
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="id, name, path of a run or log, directory, or @last")
-    add_metrics(parser)
-    parser.add_argument("--all", action="store_true", help="compare all metrics, not only the vital ones")
-    add_language(parser)
-    add_json(parser)
-
-
 def run_compare(options: argparse.Namespace) -> int:
     """Compare runs: settings that differ, metrics, findings and the times of phases.
 
@@ -126,15 +113,6 @@ def run_compare(options: argparse.Namespace) -> int:
         print_document("compare", compared)
         return 0
     from barograph.apps.terminal.compared import print_comparison
-    from barograph.apps.terminal.output import make_console
 
     print_comparison(make_console(), compared, options.lang)
     return 0
-
-
-COMPARE = Command(
-    "compare runs and groups of seeds",
-    "barograph compare k7m2p9qx b3x8w1zc\n  barograph compare runs/sweep --metrics 'val/*' --json",
-    add_compare_arguments,
-    run_compare,
-)

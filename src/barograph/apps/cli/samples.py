@@ -10,8 +10,8 @@ from typing import Any
 from barograph.answers.export import sample_record
 from barograph.answers.records import versioned
 from barograph.answers.responses import to_strict_json
-from barograph.apps.cli.arguments import Command, add_json, add_run, run_view
-from barograph.apps.terminal.output import Progress
+from barograph.apps.cli.arguments import JSON, RUN, command, run_view
+from barograph.apps.terminal.output import Progress, make_console
 from barograph.base.errors import BarographError
 from barograph.journal.samples.query import SORTS, FoundSamples, Query, compiled, parse_conditions
 
@@ -24,7 +24,7 @@ DESCENDING = tuple(f"-{name}" for name in SORTS)
 
 def add_samples_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``barograph samples``."""
-    add_run(parser)
+    RUN(parser)
     parser.add_argument(
         "--step", type=_steps, metavar="STEP", help="a step, or a range that includes both ends: 10:20, 10:, :20"
     )
@@ -57,9 +57,14 @@ def add_samples_arguments(parser: argparse.ArgumentParser) -> None:
         help="the value that colours them: push, gradient, kl, … (default: the first that differs)",
     )
     parser.add_argument("--token-sums", action="store_true", help="which tokens carry most of --value over the samples")
-    add_json(parser)
+    JSON(parser)
 
 
+@command(
+    "show samples: filter, search, sort",
+    "barograph samples @last --step 10:20 --min-reward 0.5 --grep 'therefore' --sort -reward",
+    add_samples_arguments,
+)
 def run_samples(options: argparse.Namespace) -> int:
     """Show the samples of a run: prompts and completions with their rewards, filtered, searched and sorted.
 
@@ -78,7 +83,6 @@ def run_samples(options: argparse.Namespace) -> int:
     if options.json:
         _print_records("samples", map(sample_record, found.samples))
         return 0
-    from barograph.apps.terminal.output import make_console
     from barograph.apps.terminal.samples import Highlight, TokenChoice, show_samples
 
     highlight = Highlight(options.grep, options.regex, options.full)
@@ -93,7 +97,6 @@ def _print_records(kind: str, records: Iterable[dict[str, Any]]) -> None:
 
 
 def _print_token_sums(found: FoundSamples, options: argparse.Namespace, count: int | None) -> None:
-    from barograph.apps.terminal.output import make_console
     from barograph.apps.terminal.samples import TokenChoice, print_token_sums
     from barograph.journal.samples.token_sums import all_values, token_sums
 
@@ -144,11 +147,3 @@ def _where(text: str) -> str:
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
     return text
-
-
-SAMPLES = Command(
-    "show samples: filter, search, sort",
-    "barograph samples @last --step 10:20 --min-reward 0.5 --grep 'therefore' --sort -reward",
-    add_samples_arguments,
-    run_samples,
-)

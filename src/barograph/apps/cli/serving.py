@@ -15,7 +15,7 @@ import webbrowser
 from contextlib import suppress
 from pathlib import Path
 
-from barograph.apps.cli.arguments import Command, add_language, directory
+from barograph.apps.cli.arguments import add_language, argument, command, directory
 from barograph.apps.terminal.output import say
 from barograph.base.errors import BarographError
 from barograph.base.formatting import age, counted, duration
@@ -70,17 +70,24 @@ def _checked(token: str, source: str) -> str:
 UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
-def add_token_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph token``."""
-    parser.add_argument("action", choices=("new", "ls", "revoke"), help="add a token, list all, or revoke one")
-    parser.add_argument("id", metavar="ID", nargs="?", help="id of the token to revoke")
-    parser.add_argument("--project", help="project that a new token is for (default: all projects)")
-    parser.add_argument("--read", action="store_true", help="may see the page, and fetch runs with 'barograph pull'")
-    parser.add_argument("--write", action="store_true", help="may send runs, and annotate them where it may read")
-    parser.add_argument("--admin", action="store_true", help="may read and write")
-    parser.add_argument("--ends", metavar="TIME", type=_seconds, help="how long a new token is valid: 12h, 30d, 8w")
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
+    if found is None or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"expected a number of m, h, d or w such as 30d; got {text!r}")
+    return int(found[1]) * UNITS[found[2]]
 
 
+@command(
+    "manage the tokens of a server for a team",
+    "barograph token new --project math --write --ends 30d\n  barograph token ls\n  barograph token revoke k7m2x9pq",
+    argument("action", choices=("new", "ls", "revoke"), help="add a token, list all, or revoke one"),
+    argument("id", metavar="ID", nargs="?", help="id of the token to revoke"),
+    argument("--project", help="project that a new token is for (default: all projects)"),
+    argument("--read", action="store_true", help="may see the page, and fetch runs with 'barograph pull'"),
+    argument("--write", action="store_true", help="may send runs, and annotate them where it may read"),
+    argument("--admin", action="store_true", help="may read and write"),
+    argument("--ends", metavar="TIME", type=_seconds, help="how long a new token is valid: 12h, 30d, 8w"),
+)
 def run_token(options: argparse.Namespace) -> int:
     """Manage the tokens of a server for a team, which 'barograph up --ingest' serves. They are stored as hashes.
 
@@ -127,20 +134,6 @@ def _end(token: Token, now: float) -> str:
     return state
 
 
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
-    if found is None or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"expected a number of m, h, d or w such as 30d; got {text!r}")
-    return int(found[1]) * UNITS[found[2]]
-
-
-TOKEN = Command(
-    "manage the tokens of a server for a team",
-    "barograph token new --project math --write --ends 30d\n  barograph token ls\n  barograph token revoke k7m2x9pq",
-    add_token_arguments,
-    run_token,
-)
-
 PORT = 8790
 
 
@@ -172,6 +165,12 @@ def add_up_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@command(
+    "serve the web page",
+    "barograph up runs/ --port 8790 --open\n"
+    "  barograph up runs/ --ingest --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file token",
+    add_up_arguments,
+)
 def run_up(options: argparse.Namespace) -> int:
     """Serve the web page of a directory of runs. It updates live and needs no account and no network.
 
@@ -218,36 +217,24 @@ def _interrupt_at_eof() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-UP = Command(
-    "serve the web page",
-    "barograph up runs/ --port 8790 --open\n"
-    "  barograph up runs/ --ingest --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file token",
-    add_up_arguments,
-    run_up,
-)
-
 MCP_PORT = 8791
 
 MCP_HINT = "a program speaks to this command: docs/for-agents.md says how a client is set up (stop with Ctrl-C)"
 
 
-def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph mcp``."""
-    parser.add_argument(
-        "served", metavar="DIR", nargs="?", help="directory or log to serve (default: the directory of the runs)"
-    )
-    parser.add_argument("--write", action="store_true", help="allow notes, tags and the request to stop a training")
-    parser.add_argument("--http", action="store_true", help="listen at an address (streamable HTTP)")
-    parser.add_argument(
-        "--port", type=int, default=MCP_PORT, help=f"port of --http (default {MCP_PORT}; 0 for any free port)"
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="address of --http (default: this machine only)")
-    add_token(parser)
-    parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate, to serve over HTTPS")
-    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="key of the certificate")
-    add_language(parser)
-
-
+@command(
+    "serve runs as tools for programs (MCP)",
+    "barograph mcp runs/\n  barograph mcp runs/ --http --port 8791 --write",
+    argument("served", metavar="DIR", nargs="?", help="directory or log to serve (default: the directory of the runs)"),
+    argument("--write", action="store_true", help="allow notes, tags and the request to stop a training"),
+    argument("--http", action="store_true", help="listen at an address (streamable HTTP)"),
+    argument("--port", type=int, default=MCP_PORT, help=f"port of --http (default {MCP_PORT}; 0 for any free port)"),
+    argument("--host", default="127.0.0.1", help="address of --http (default: this machine only)"),
+    add_token,
+    argument("--tls-cert", metavar="FILE", type=Path, help="certificate, to serve over HTTPS"),
+    argument("--tls-key", metavar="FILE", type=Path, help="key of the certificate"),
+    add_language,
+)
 def run_mcp(options: argparse.Namespace) -> int:
     """Serve the runs of a directory as tools for programs, over the Model Context Protocol (MCP).
 
@@ -282,11 +269,3 @@ def run_mcp(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("\nstopped")
     return 0
-
-
-MCP = Command(
-    "serve runs as tools for programs (MCP)",
-    "barograph mcp runs/\n  barograph mcp runs/ --http --port 8791 --write",
-    add_mcp_arguments,
-    run_mcp,
-)

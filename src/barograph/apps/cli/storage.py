@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from barograph.apps.cli.arguments import Command, add_json, add_run, directory, recorded_run
+from barograph.apps.cli.arguments import JSON, RUNS, argument, command, directory, recorded_run
 from barograph.apps.terminal.output import print_json, say
 from barograph.base.errors import BarographError, LogError, RunNotFoundError
 from barograph.base.files.directory_watch import DirectoryWatch
 from barograph.base.formatting import counted, printable, size
+from barograph.catalogue.sources import check_source
 from barograph.importers.cache import cache_dir, cached_imports
 from barograph.importers.imported import STATE_FILE, Given, ImportedLog, facts_of, log_id, log_info
 from barograph.importers.logs import HINT, logs_at
@@ -31,26 +32,24 @@ POLL_SECONDS = 0.5
 IDLE_SECONDS = 5.0  # after which logs are looked at although no change of their directories was told
 
 
-def add_import_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph import``."""
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="log, or directory with logs")
-    parser.add_argument(
-        "--to", metavar="DIR", help="directory to write the runs to (default: the directory of the runs)"
-    )
-    parser.add_argument("--follow", action="store_true", help="go on as the logs grow, until Ctrl-C")
-    parser.add_argument("--project", help="project of the runs (default: what the log tells, else its directory)")
-    parser.add_argument("--name", help="name of the run (default: what the log tells, else its file)")
-    parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/grpo")
-
-
+@command(
+    "make runs of logs of other programs",
+    """barograph import train.log
+  barograph import outputs/ --to kept --project math
+  barograph import train.log --follow --source verl""",
+    argument("paths", metavar="PATH", nargs="+", help="log, or directory with logs"),
+    argument("--to", metavar="DIR", help="directory to write the runs to (default: the directory of the runs)"),
+    argument("--follow", action="store_true", help="go on as the logs grow, until Ctrl-C"),
+    argument("--project", help="project of the runs (default: what the log tells, else its directory)"),
+    argument("--name", help="name of the run (default: what the log tells, else its file)"),
+    argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/grpo"),
+)
 def run_import(options: argparse.Namespace) -> int:
     """Make runs of logs of other programs, to keep them. PATH is a log, or a directory with logs.
 
     Other commands read a log in place: barograph show PATH, barograph up DIR. An imported run stays when its log is
     gone. Importing a log again adds what is new. With --follow, this goes on as the log grows, until Ctrl-C.
     """
-    from barograph.catalogue.sources import check_source
-
     if options.source:
         check_source(options.source)
     to = Path(options.to) if options.to else directory(options)
@@ -170,16 +169,6 @@ def _imported_lines(imported: ImportedLog) -> Iterator[str]:
     yield from (f"  unread   {unread}" for unread in origin.unread)
 
 
-IMPORT = Command(
-    "make runs of logs of other programs",
-    """barograph import train.log
-  barograph import outputs/ --to kept --project math
-  barograph import train.log --follow --source verl""",
-    add_import_arguments,
-    run_import,
-)
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Usage:
     """The bytes of one run. Its indexes can be deleted: readers make them again."""
@@ -191,11 +180,7 @@ class Usage:
     project: str
 
 
-def add_du_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph du``."""
-    add_json(parser)
-
-
+@command("show the disk usage of runs", "barograph du", JSON)
 def run_du(options: argparse.Namespace) -> int:
     """Show the disk usage of the runs in a directory, largest first, and of the cache of logs read in place."""
     dir = directory(options)
@@ -232,21 +217,13 @@ def _indexes(bytes: int) -> str:
     return f"  and {size(bytes)} of indexes, which can be deleted" if bytes else ""
 
 
-DU = Command(
-    "show the disk usage of runs",
-    "barograph du",
-    add_du_arguments,
-    run_du,
+@command(
+    "delete runs",
+    "barograph rm k7m2 x9pq --yes",
+    RUNS,
+    argument("-y", "--yes", action="store_true", help="do not ask for confirmation"),
+    argument("--force", action="store_true", help="include runs that are still running"),
 )
-
-
-def add_rm_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph rm``."""
-    add_run(parser, several=True)
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    parser.add_argument("--force", action="store_true", help="include runs that are still running")
-
-
 def run_rm(options: argparse.Namespace) -> int:
     """Delete runs permanently. A run that is still running is deleted only with --force."""
     runs = [glance(recorded_run(reference, directory(options))) for reference in options.runs]
@@ -276,24 +253,14 @@ def _confirmed(one: Glance) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-RM = Command(
-    "delete runs",
-    "barograph rm k7m2 x9pq --yes",
-    add_rm_arguments,
-    run_rm,
+@command(
+    "compress runs into files, or restore them",
+    "barograph archive k7m2p9qx && barograph archive --restore k7m2p9qx",
+    RUNS,
+    argument("--restore", action="store_true", help="restore instead; RUN is an id or the path of an archive"),
+    argument("--delete", action="store_true", help="with --restore: delete the archive afterwards"),
+    argument("--force", action="store_true", help="include runs that are still running"),
 )
-
-
-def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``barograph archive``."""
-    add_run(parser, several=True)
-    parser.add_argument(
-        "--restore", action="store_true", help="restore instead; RUN is an id or the path of an archive"
-    )
-    parser.add_argument("--delete", action="store_true", help="with --restore: delete the archive afterwards")
-    parser.add_argument("--force", action="store_true", help="include runs that are still running")
-
-
 def run_archive(options: argparse.Namespace) -> int:
     """Compress ended runs into one file each, beside their directory. --restore unpacks a file again.
 
@@ -325,11 +292,3 @@ def _find_archive(reference: str, dir: Path) -> Path:
         return found[0]
     known = ", ".join(path.name.removesuffix(SUFFIX) for path in archives(dir)) or "none"
     raise RunNotFoundError(f"{len(found)} archived runs in {dir} match {reference!r}; archived runs: {known}")
-
-
-ARCHIVE = Command(
-    "compress runs into files, or restore them",
-    "barograph archive k7m2p9qx && barograph archive --restore k7m2p9qx",
-    add_archive_arguments,
-    run_archive,
-)

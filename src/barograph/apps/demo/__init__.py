@@ -1,5 +1,4 @@
 """A real PPO training in NumPy, small enough to read, recorded with everything that barograph has.
 
-`network`, `frozen_lake` and `ppo` know nothing of runs; `recording` has the calls that record, and `trainer` the
-loop.
+`frozen_lake` and `ppo` know nothing of runs; `recording` has the calls that record, and `trainer` the loop.
 """

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from barograph.apps.terminal.sparkline import sparkline
 from barograph.base.formatting import duration, number
 from barograph.catalogue.registry import REGISTRY, vocabulary_name
 from barograph.journal.view import View
-
-if TYPE_CHECKING:
-    from rich.console import Console, Group
-    from rich.live import Live
-    from rich.table import Table
-    from rich.text import Text
 
 VITAL_SIGNS = (
     "validation/score/mean",
@@ -48,8 +46,6 @@ class LiveDisplay:
 
     def __enter__(self) -> LiveDisplay:
         if self._console.is_terminal:
-            from rich.live import Live
-
             # No refresh thread: the display changes only after steps.
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
@@ -88,15 +84,14 @@ def plain_line(view: View, step: int, steps: int) -> str:
 
 def dashboard(view: View, step: int, steps: int, seconds: float) -> Group:
     """Return progress, vital signs and phase shares."""
-    from rich.console import Group
-    from rich.text import Text
-
-    return Group(_progress(step + 1, steps, seconds), Text(""), _signs(view), Text(""), _shares(view))
+    found = {name: view.series(name) for name in vital_signs(view)}
+    signs = ((name, number(series.last), sparkline(series, SPARK_WIDTH)) for name, series in found.items())
+    shares = ((name, f"{share:.0%}", "█" * round(share * SPARK_WIDTH)) for name, share in phase_shares(view))
+    progress = _progress(step + 1, steps, seconds)
+    return Group(progress, Text(""), _table(signs, "cyan"), Text(""), _table(shares, "magenta"))
 
 
 def _progress(done: int, steps: int, seconds: float) -> Text:
-    from rich.text import Text
-
     filled = BAR_WIDTH * done // max(steps, 1)
     left = f", {duration(seconds / done * (steps - done))} left" if done < steps else ""
     line = Text("━" * filled, style="green")
@@ -105,28 +100,11 @@ def _progress(done: int, steps: int, seconds: float) -> Text:
     return line
 
 
-def _signs(view: View) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
+def _table(rows: Iterable[tuple[str, str, str]], style: str) -> Table:
+    """Return names with their values and a drawing of each."""
     table = Table.grid(padding=(0, 2))
-    for name in vital_signs(view):
-        series = view.series(name)
-        table.add_row(
-            Text(name), Text(number(series.last), justify="right"), Text(sparkline(series, SPARK_WIDTH), "cyan")
-        )
-    return table
-
-
-def _shares(view: View) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    for name, share in phase_shares(view):
-        table.add_row(
-            Text(name), Text(f"{share:.0%}", justify="right"), Text("█" * round(share * SPARK_WIDTH), "magenta")
-        )
+    for name, value, drawn in rows:
+        table.add_row(Text(name), Text(value, justify="right"), Text(drawn, style))
     return table
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barograph.apps.demo.frozen_lake import CHOICE, END, GOAL, PROMPT_LENGTH, SIZE, TOKEN_TEXTS, Lakes
-from barograph.apps.demo.network import Network, log_softmax
+from barograph.apps.demo.ppo import Network, log_softmax
 from barograph.base.arrays import Bools, FloatsOfAnySize, Ints
 
 

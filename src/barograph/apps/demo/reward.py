@@ -16,7 +16,7 @@ APPROACH_BONUS = 0.02  # of the faulty reward, for the first move towards the go
 
 
 def episode_scores(episodes: Episodes, distance: NDArray[Any], fault: str = "") -> FloatsOfAnySize:
-    """Return the score of each episode: 1 where it ended on the goal, else 0; ``fault`` as in ``sick_runs``."""
+    """Return the score of each episode: 1 where it ended on the goal, else 0; ``fault`` as in ``SICK_RUNS``."""
     scores: FloatsOfAnySize = episodes.solved.astype(np.float64)
     if fault == "pay-approach":
         # Small beside the goal's 1 on a straight path, and several times as much for one that goes back and forth.

@@ -8,9 +8,8 @@ from typing import Any
 from barograph.answers.questions import answer, parse_question
 from barograph.answers.records import STATUS_SYMBOLS
 from barograph.answers.schemas import INTEGER, STATUS, TEXT, VERDICT, list_of, nullable, record
-from barograph.apps.mcp.answer import Items, ToolAnswer, answer_schema
-from barograph.apps.mcp.runs import Listed, ServedRuns, judged, moment
-from barograph.apps.mcp.tool import OFFSET, Arguments, Tool, number, text
+from barograph.apps.mcp.runs import Listed, ServedRuns, moment
+from barograph.apps.mcp.tool import OFFSET, Arguments, Items, ToolAnswer, answer_schema, number, text, tool
 from barograph.base.errors import ExpressionError
 from barograph.base.formatting import counted
 from barograph.diagnosis.diagnose import VERDICTS
@@ -29,8 +28,30 @@ LISTED = record(
 )  # fmt: skip
 
 
+@tool(
+    "List and find runs",
+    {
+        "text": text("part of the id, name, project, tags or note; ignores case"),
+        "project": text("exact name of the project"),
+        "status": text("status of the training", tuple(STATUS_SYMBOLS)),
+        "verdict": text("the doctor's verdict", tuple(VERDICTS)),
+        "where": text(
+            "a question as for query_run that must be true of a run, for example "
+            "'last(val/score) > 0.5 and config.actor.lr < 1e-5'"
+        ),
+        "hidden": {"type": "boolean", "default": False, "description": "also runs that were hidden on the page"},
+        "limit": number("runs in an answer", 1, MAX_LISTED, 20),
+        "offset": OFFSET,
+    },
+    0,
+    answer_schema({"total": INTEGER, "runs": list_of(LISTED)}),
+)
 def list_runs(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
-    """Find runs, the newest first, with the doctor's verdicts on those that are shown."""
+    """List training runs, the newest first, each with status, the doctor's verdict (healthy, watch, sick, cannot tell)
+    and its most important finding.
+
+    All filters must match. Begin here.
+    """
     listed = runs.listed()
     found = [one for one in listed if _is_listed(one, arguments)]
     hidden = sum(one.annotations["hidden"] for one in listed) if not arguments["hidden"] else 0
@@ -63,7 +84,7 @@ class _ListLook:
         if run.key not in self._verdicts:
             known = self._health.known(run.glance)
             is_late = known is None and self._is_late(run)
-            self._verdicts[run.key] = known if known is not None or is_late else judged(self._health, run)
+            self._verdicts[run.key] = known if known is not None or is_late else self._health.judge(run.glance)
         return self._verdicts[run.key]
 
     def verdict(self, run: Listed) -> str | None:
@@ -128,27 +149,4 @@ def _row(run: Listed, health: Health | None, lang: str) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key not in ("finding", "tags", "note") or value}
 
 
-TOOLS = (
-    Tool(
-        "list_runs",
-        "List and find runs",
-        "List training runs, the newest first, each with status, the doctor's verdict (healthy, watch, sick, cannot "
-        "tell) and its most important finding. All filters must match. Begin here.",
-        {
-            "text": text("part of the id, name, project, tags or note; ignores case"),
-            "project": text("exact name of the project"),
-            "status": text("status of the training", tuple(STATUS_SYMBOLS)),
-            "verdict": text("the doctor's verdict", tuple(VERDICTS)),
-            "where": text(
-                "a question as for query_run that must be true of a run, for example "
-                "'last(val/score) > 0.5 and config.actor.lr < 1e-5'"
-            ),
-            "hidden": {"type": "boolean", "default": False, "description": "also runs that were hidden on the page"},
-            "limit": number("runs in an answer", 1, MAX_LISTED, 20),
-            "offset": OFFSET,
-        },
-        0,
-        answer_schema({"total": INTEGER, "runs": list_of(LISTED)}),
-        list_runs,
-    ),
-)
+TOOLS = (list_runs,)

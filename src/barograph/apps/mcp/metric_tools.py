@@ -11,39 +11,96 @@ from barograph.answers.explanation import explained, explained_in_run, unit_of
 from barograph.answers.open_run import OpenRun
 from barograph.answers.phases import phases_of, phases_record
 from barograph.answers.questions import metric_named
-from barograph.answers.schemas import (  # fmt: skip
-    ANY,
-    FLAG,
-    INTEGER,
-    NUMBER,
-    PHASE,
-    TEXT,
-    VALUE,
-    list_of,
-    nullable,
-    record,
+from barograph.answers.schemas import ANY, FLAG, INTEGER, NUMBER, PHASE, TEXT, VALUE, list_of, nullable, record
+from barograph.apps.mcp.runs import ServedRuns
+from barograph.apps.mcp.tool import (
+    OFFSET,
+    RUN,
+    Arguments,
+    Items,
+    ToolAnswer,
+    ToolError,
+    answer_schema,
+    is_match,
+    number,
+    plain_text,
+    text,
+    texts,
+    tool,
 )
-from barograph.apps.mcp.answer import Items, ToolAnswer, answer_schema, plain_text, said
-from barograph.apps.mcp.runs import ServedRuns, ToolError
-from barograph.apps.mcp.tool import OFFSET, RUN, Arguments, Tool, is_match, number, text, texts
 from barograph.catalogue.sources import check_source
 from barograph.journal.read.series import Series
 
 MAX_POINTS = 100  # of a series
+
 MAX_ROWS = 130  # of all series of an answer
+
 MAX_SERIES = 20
+
 BUCKET = ("first_step", "last_step", "min", "max", "last")
+
 POINT = ("step", "value")
+
 MAX_NAMES = 10  # of a metric in other frameworks
+
 PHASE_FIELDS = (
     "name", "count", "mean", "p95", "max", "share", "slowest", "writers", "failed", "tokens_per_second", "token_kind",
     "peak", "rss",
 )  # fmt: skip
+
 MORE_METRICS = "call again with offset={next}, or narrow with match"
 
+AT = record({"step": INTEGER, "value": VALUE})
 
+PHASE_ROW = record({"name": TEXT}, {key: PHASE["properties"][key] for key in PHASE_FIELDS[1:]})
+
+METRIC = record(
+    {"name": TEXT, "last": VALUE, "step": INTEGER, "points": INTEGER}, {"unit": TEXT, "meaning": TEXT, "title": TEXT}
+)
+
+METRICS = answer_schema({"run": TEXT, "total": INTEGER, "metrics": list_of(METRIC)})
+
+ONE_SERIES = record(
+    {
+        "name": TEXT, "points": INTEGER, "nonfinite": INTEGER, "columns": list_of(TEXT),
+        "rows": list_of(list_of(VALUE)),
+    },
+    {"asked": TEXT, "meaning": TEXT, "unit": TEXT, "lowest": AT, "highest": AT},
+)  # fmt: skip
+
+SERIES = answer_schema({"run": TEXT, "series": list_of(ONE_SERIES)})
+
+EXPLAINED = answer_schema(
+    {"name": TEXT, "known": FLAG},
+    {
+        "ambiguous": FLAG, "id": TEXT, "title": TEXT, "family": TEXT, "about": TEXT, "band": TEXT, "healthy": TEXT,
+        "next": TEXT, "nearest": list_of(TEXT), "why": list_of(TEXT), "facts": list_of(TEXT),
+        "meanings": list_of(ANY), "traps": list_of(TEXT), "names": list_of(TEXT),
+    },
+)  # fmt: skip
+
+PHASES = answer_schema(
+    {"run": TEXT, "phases": list_of(PHASE_ROW)},
+    {
+        "step": record({"step": INTEGER, "unaccounted_share": NUMBER, "overlap_share": NUMBER, "seconds": NUMBER}),
+        "timeline": list_of(record({"name": TEXT, "writer": TEXT, "seconds": nullable(NUMBER), "begin": NUMBER})),
+    },
+)
+
+
+@tool(
+    "Metrics of a run",
+    {
+        "run": RUN,
+        "match": text("part of a name, or a pattern such as 'actor/*'"),
+        "limit": number("metrics in an answer", 1, 200, 50),
+        "offset": OFFSET,
+    },
+    1,
+    METRICS,
+)
 def list_metrics(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
-    """List the metrics of a run with their last values and meanings."""
+    """The metrics of one run with last value, unit, and what each means."""
     with runs.use(arguments["run"]) as opened:
         names = [name for name in opened.view.names() if is_match(name, arguments["match"])]
         offset, limit = arguments["offset"], arguments["limit"]
@@ -61,13 +118,30 @@ def _metric(opened: OpenRun, name: str, lang: str) -> dict[str, Any]:
         "points": len(series),
         "unit": unit_of(match),
         "meaning": match.metric.id if match is not None else None,
-        "title": said(match.metric.title if match is not None else None, lang),
+        "title": match.metric.title.get(lang) if match is not None else "",
     }
     return {key: value for key, value in row.items() if value not in ("", None)}
 
 
+@tool(
+    "Series of metrics",
+    {
+        "run": RUN,
+        "metrics": texts("names, patterns such as 'actor/*', or names of another framework", 1, MAX_SERIES),
+        "points": number("at most so many rows per series", 1, MAX_POINTS, 20),
+        "first_step": number("first step"),
+        "last_step": number("last step, included"),
+    },
+    2,
+    SERIES,
+)
 def get_series(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
-    """Return series in buckets that keep the true extremes."""
+    """Values of metrics over steps.
+
+    A long series is given in buckets, each with its true minimum, maximum and last value, so that no spike is lost;
+    zoom in with first_step and last_step. 'lowest' and 'highest' have the steps of the extremes. Numbers have six
+    digits; NaN and infinities are texts.
+    """
     with runs.use(arguments["run"]) as opened:
         found = _names(opened, arguments["metrics"])
         shown = found[:MAX_SERIES]
@@ -133,8 +207,22 @@ def _extremes(series: Series, first: int, last: int) -> dict[str, Any]:
     }
 
 
+@tool(
+    "Explain a metric",
+    {
+        "name": text("a name as any framework logs it, or the id of a metric"),
+        "run": RUN,
+        "source": text("framework that wrote the name, such as trl/grpo or verl"),
+    },
+    1,
+    EXPLAINED,
+)
 def explain_metric(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
-    """Explain a name of any framework, or what it means in a run."""
+    """What a metric means: definition, unit, how it looks in a healthy run, what to look at next, traps, names in
+    other frameworks.
+
+    With run it is what the name means in that run, and why.
+    """
     name, source = arguments["name"], arguments["source"]
     if source is not None:
         check_source(source)
@@ -162,8 +250,11 @@ def _name_line(name: dict[str, Any]) -> str:
     return f"{name['mark']} {name['name']} ({', '.join(name['sources'])}){difference}"
 
 
+@tool("Time and memory of phases", {"run": RUN, "step": number("only this step, with its timeline")}, 1, PHASES)
 def run_phases(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
-    """Return time and memory of the phases of a run, or of one step with its timeline."""
+    """Where the time of one run goes: seconds per pass of each phase (mean, p95, max), share of the steps' time,
+    slowest process, tokens per second, peak memory in bytes; of one step also its timeline.
+    """
     with runs.use(arguments["run"]) as opened:
         found = phases_record(opened.view, phases_of(opened.view, arguments["step"]))
     timeline = found["timeline"]
@@ -185,117 +276,4 @@ def _span(span: dict[str, Any], start: float) -> dict[str, Any]:
     return {**kept, "begin": span["start"] - start, **({"failed": True} if span["failed"] else {})}
 
 
-AT = record({"step": INTEGER, "value": VALUE})
-PHASE_ROW = record({"name": TEXT}, {key: PHASE["properties"][key] for key in PHASE_FIELDS[1:]})
-METRICS = answer_schema(
-    {
-        "run": TEXT,
-        "total": INTEGER,
-        "metrics": list_of(
-            record(
-                {"name": TEXT, "last": VALUE, "step": INTEGER, "points": INTEGER},
-                {"unit": TEXT, "meaning": TEXT, "title": TEXT},
-            )
-        ),
-    }
-)
-SERIES = answer_schema(
-    {
-        "run": TEXT,
-        "series": list_of(
-            record(
-                {
-                    "name": TEXT,
-                    "points": INTEGER,
-                    "nonfinite": INTEGER,
-                    "columns": list_of(TEXT),
-                    "rows": list_of(list_of(VALUE)),
-                },
-                {"asked": TEXT, "meaning": TEXT, "unit": TEXT, "lowest": AT, "highest": AT},
-            )
-        ),
-    }
-)
-EXPLAINED = answer_schema(
-    {"name": TEXT, "known": FLAG},
-    {
-        "ambiguous": FLAG,
-        "id": TEXT,
-        "title": TEXT,
-        "family": TEXT,
-        "about": TEXT,
-        "band": TEXT,
-        "healthy": TEXT,
-        "next": TEXT,
-        "nearest": list_of(TEXT),
-        "why": list_of(TEXT),
-        "facts": list_of(TEXT),
-        "meanings": list_of(ANY),
-        "traps": list_of(TEXT),
-        "names": list_of(TEXT),
-    },
-)
-PHASES = answer_schema(
-    {"run": TEXT, "phases": list_of(PHASE_ROW)},
-    {
-        "step": record({"step": INTEGER, "unaccounted_share": NUMBER, "overlap_share": NUMBER, "seconds": NUMBER}),
-        "timeline": list_of(record({"name": TEXT, "writer": TEXT, "seconds": nullable(NUMBER), "begin": NUMBER})),
-    },
-)
-TOOLS = (
-    Tool(
-        "list_metrics",
-        "Metrics of a run",
-        "The metrics of one run with last value, unit, and what each means.",
-        {
-            "run": RUN,
-            "match": text("part of a name, or a pattern such as 'actor/*'"),
-            "limit": number("metrics in an answer", 1, 200, 50),
-            "offset": OFFSET,
-        },
-        1,
-        METRICS,
-        list_metrics,
-    ),
-    Tool(
-        "get_series",
-        "Series of metrics",
-        "Values of metrics over steps. A long series is given in buckets, each with its true minimum, maximum and last "
-        "value, so that no spike is lost; zoom in with first_step and last_step. 'lowest' and 'highest' have the steps "
-        "of the extremes. Numbers have six digits; NaN and infinities are texts.",
-        {
-            "run": RUN,
-            "metrics": texts("names, patterns such as 'actor/*', or names of another framework", 1, MAX_SERIES),
-            "points": number("at most so many rows per series", 1, MAX_POINTS, 20),
-            "first_step": number("first step"),
-            "last_step": number("last step, included"),
-        },
-        2,
-        SERIES,
-        get_series,
-    ),
-    Tool(
-        "explain_metric",
-        "Explain a metric",
-        "What a metric means: definition, unit, how it looks in a healthy run, what to look at next, traps, names in "
-        "other frameworks. With run it is what the name means in that run, and why.",
-        {
-            "name": text("a name as any framework logs it, or the id of a metric"),
-            "run": RUN,
-            "source": text("framework that wrote the name, such as trl/grpo or verl"),
-        },
-        1,
-        EXPLAINED,
-        explain_metric,
-    ),
-    Tool(
-        "run_phases",
-        "Time and memory of phases",
-        "Where the time of one run goes: seconds per pass of each phase (mean, p95, max), share of the steps' time, "
-        "slowest process, tokens per second, peak memory in bytes; of one step also its timeline.",
-        {"run": RUN, "step": number("only this step, with its timeline")},
-        1,
-        PHASES,
-        run_phases,
-    ),
-)
+TOOLS = (list_metrics, get_series, explain_metric, run_phases)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barograph.answers.comparison import compare_views
@@ -21,16 +21,31 @@ from barograph.answers.schemas import (
     VERDICT,
     list_of,
     mapping_of,
+    nullable,
+    one_of,
     record,
 )
-from barograph.apps.mcp import findings
-from barograph.apps.mcp.answer import Items, ToolAnswer, answer_schema
-from barograph.apps.mcp.runs import ServedRuns, ToolError, moment, tags_of
-from barograph.apps.mcp.tool import OFFSET, RUN, Arguments, Tool, is_match, number, text, texts
+from barograph.apps.mcp.runs import ServedRuns, moment, tags_of
+from barograph.apps.mcp.tool import (
+    OFFSET,
+    RUN,
+    Arguments,
+    Items,
+    ToolAnswer,
+    ToolError,
+    answer_schema,
+    is_match,
+    number,
+    text,
+    texts,
+    tool,
+)
 from barograph.apps.terminal.doctor import looked
 from barograph.base.formatting import flatten, lasted
-from barograph.diagnosis.diagnose import Diagnosis
+from barograph.catalogue.spec import Text
+from barograph.diagnosis.diagnose import Diagnosis, Note, short_reasons
 from barograph.importers.summary import run_warnings
+from barograph.journal.findings import SEVERITIES, Finding
 from barograph.journal.view import View
 
 MAX_COMPARED = 50
@@ -39,14 +54,129 @@ MAX_MOMENTS = 5  # of each kind
 
 MAX_REASONS = 3  # why rules could not look, in a summary
 
+MAX_EXPLAINED = 10
+SEVERITY = one_of(*SEVERITIES[1:])
+BRIEF = record({"rule": TEXT, "severity": SEVERITY, "title": TEXT, "since": INTEGER, "until": nullable(INTEGER)})
+SHORT = record({**BRIEF["properties"], "text": TEXT, "evidence": list_of(TEXT)})
+FULL = record(
+    {
+        **SHORT["properties"], "confidence": TEXT, "against": list_of(TEXT), "advice": list_of(TEXT),
+        "explains": list_of(BRIEF),
+    }
+)  # fmt: skip
+SIGN = record({"name": TEXT, "word": TEXT, "text": TEXT})
+NOT_JUDGED = record({"reason": TEXT, "rules": list_of(TEXT)})
 
+COMPARED_METRIC = record(
+    {
+        **{key: COMPARED["properties"][key] for key in ("name", "direction", "steps")},
+        "title": TEXT,
+        "last": mapping_of(ANY),
+    }
+)
+
+SUMMARY = answer_schema(
+    {
+        "run": TEXT, "name": TEXT, "project": TEXT, "status": STATUS["status"], "steps": STEPS, "verdict": VERDICT,
+        "rules": TEXT, "past_findings": INTEGER, "metrics": INTEGER, "settings": INTEGER, "samples": INTEGER,
+        "moments": list_of(TEXT), "findings": list_of(SHORT), "vital_signs": list_of(SIGN),
+        "not_judged": list_of(NOT_JUDGED), "warnings": list_of(TEXT), "began": TEXT, "last_heard": TEXT,
+    },
+    {
+        "why_no_verdict": list_of(TEXT), "lasted": TEXT, "reason": TEXT, "source": TEXT, "tags": list_of(TEXT),
+        "note": TEXT,
+    },
+)  # fmt: skip
+
+FINDINGS = answer_schema(
+    {
+        "run": TEXT, "verdict": VERDICT, "rules": TEXT, "findings": list_of(FULL), "past": list_of(BRIEF),
+        "not_judged": list_of(NOT_JUDGED), "not_found": list_of(TEXT),
+    }
+)  # fmt: skip
+
+QUERY = answer_schema({"run": TEXT, "expression": TEXT, "answer": FLAG, "comparisons": list_of(PART)})
+
+CONFIG = answer_schema({"run": TEXT, "total": INTEGER, "settings": list_of(record({"key": TEXT, "value": ANY}))})
+
+COMPARISON = answer_schema(
+    {
+        "baseline": TEXT,
+        "groups": list_of(GROUP),
+        "runs": list_of(
+            record({"run": TEXT, "name": TEXT, "group": TEXT, "verdict": VERDICT, "findings": list_of(TEXT)})
+        ),
+        "config": list_of(record({"key": TEXT, "values": mapping_of(ANY)})),
+        "metrics": list_of(COMPARED_METRIC),
+        "phases": list_of(record({"name": TEXT, "seconds": mapping_of(ANY)})),
+    }
+)
+
+
+def brief(finding: Finding, lang: str) -> dict[str, Any]:
+    """Return a finding with its title and its steps; ``until`` is None as long as it holds."""
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "title": finding.title.get(lang),
+        "since": finding.onset,
+        "until": None if finding.is_open else finding.last,
+    }
+
+
+def short(finding: Finding, lang: str) -> dict[str, Any]:
+    """Return a finding with what was seen and the metrics that show it."""
+    return {**brief(finding, lang), "text": finding.text.get(lang), "evidence": list(finding.evidence)}
+
+
+def full(finding: Finding, lang: str) -> dict[str, Any]:
+    """Return a finding with how sure it is, what speaks against it, what it explains, and what to do."""
+    return {
+        **short(finding, lang),
+        "confidence": finding.confidence,
+        "against": [text.get(lang) for text in finding.against],
+        "advice": [text.get(lang) for text in finding.advice],
+        "explains": [brief(one, lang) for one in finding.explains[:MAX_EXPLAINED]],
+    }
+
+
+def signs(diagnosis: Diagnosis, lang: str) -> list[dict[str, str]]:
+    """Return the vital signs, each with a word and its value, or with the rule whose finding says more."""
+    rules = {finding.text: finding.rule for finding in diagnosis.findings}
+    return [
+        {
+            "name": sign.name,
+            "word": sign.word,
+            "text": f"see {rules[sign.text]}" if sign.text in rules else sign.text.get(lang),
+        }
+        for sign in diagnosis.signs
+    ]
+
+
+def not_judged(diagnosis: Diagnosis, lang: str) -> list[dict[str, Any]]:
+    """Return why rules could not look, each reason once, the one of the most rules first."""
+    by_reason: dict[Text, list[Note]] = {}
+    for note, reason in zip(diagnosis.unmeasured, short_reasons(diagnosis.unmeasured), strict=True):
+        by_reason.setdefault(reason, []).append(note)
+    found = sorted(by_reason.items(), key=lambda pair: -len(pair[1]))
+    return [{"reason": reason.get(lang), "rules": [note.rule for note in notes]} for reason, notes in found]
+
+
+def serious(findings: Sequence[Finding], least: str) -> list[Finding]:
+    """Return the findings that are open and at least as severe."""
+    return [one for one in findings if one.is_open and SEVERITIES.index(one.severity) >= SEVERITIES.index(least)]
+
+
+@tool("Summary of a run", {"run": RUN}, 1, SUMMARY)
 def run_summary(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
-    """Sum a run up."""
+    """Sum up one run in a few hundred tokens: status, verdict, findings with the step since which each holds and the
+    metrics that show it, vital signs, what could not be judged and why, warnings, notes.
+    """
     with runs.use(arguments["run"]) as opened:
         view, diagnosis, lang = opened.view, opened.diagnosis(), runs.lang
         notes = runs.annotations.get(opened.location.key)
         details = f"run_findings with run={opened.location.key}"
-        unjudged = findings.not_judged(diagnosis, lang)
+        unjudged = not_judged(diagnosis, lang)
         data = {
             "run": opened.location.key,
             **_facts(view, notes),
@@ -60,8 +190,8 @@ def run_summary(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
             "moments": _moments(view),
         }
         lists = [
-            Items("findings", [findings.short(one, lang) for one in diagnosis.findings], details, share=0.5),
-            Items("vital_signs", findings.signs(diagnosis, lang), "list_metrics has all values", share=0.3),
+            Items("findings", [short(one, lang) for one in diagnosis.findings], details, share=0.5),
+            Items("vital_signs", signs(diagnosis, lang), "list_metrics has all values", share=0.3),
             Items("not_judged", unjudged[:MAX_REASONS], details, total=len(unjudged), share=0.2),
             Items("warnings", run_warnings(view), "'barograph show' prints them", share=0.1),
         ]
@@ -95,32 +225,38 @@ def _moments(view: View) -> list[str]:
     return [line for lines in by_kind.values() for line in lines[-MAX_MOMENTS:]]
 
 
+@tool("Findings of the doctor", {"run": RUN, "offset": OFFSET}, 1, FINDINGS)
 def run_findings(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
-    """Return everything that the doctor says about a run."""
+    """Everything that the doctor says about one run: open findings with evidence, confidence, what speaks against
+    them, what they explain and what to do next; findings that are over; rules that found nothing; rules that could
+    not look.
+
+    The names in 'evidence' are metrics for get_series.
+    """
     with runs.use(arguments["run"]) as opened:
         diagnosis, lang = opened.diagnosis(), runs.lang
         data = {"run": opened.location.key, "verdict": diagnosis.verdict, "rules": looked(diagnosis, lang)}
         more = "call again with offset={next}"
         offset = arguments["offset"]
-        found = [findings.full(one, lang) for one in diagnosis.findings[offset:]]
+        found = [full(one, lang) for one in diagnosis.findings[offset:]]
+        past = [brief(one, lang) for one in sorted(diagnosis.past, key=lambda one: -one.onset)]
         lists = [
             Items("findings", found, more, offset, len(diagnosis.findings), share=0.6),
-            Items("past", _past(diagnosis, lang), "earlier ones, which 'barograph doctor' prints", share=0.2),
-            Items(
-                "not_judged", findings.not_judged(diagnosis, lang), "'barograph doctor --all' prints them", share=0.2
-            ),
+            Items("past", past, "earlier ones, which 'barograph doctor' prints", share=0.2),
+            Items("not_judged", not_judged(diagnosis, lang), "'barograph doctor --all' prints them", share=0.2),
             Items("not_found", [note.rule for note in diagnosis.fine], "'barograph doctor' prints them", share=0.2),
         ]
         return ToolAnswer(data, lists)
 
 
-def _past(diagnosis: Diagnosis, lang: str) -> list[dict[str, Any]]:
-    """Return the findings that are over, the latest first."""
-    return [findings.brief(one, lang) for one in sorted(diagnosis.past, key=lambda one: -one.onset)]
-
-
+@tool(
+    "Config of a run",
+    {"run": RUN, "match": text("part of a name, or a pattern such as 'actor.*'"), "offset": OFFSET},
+    1,
+    CONFIG,
+)
 def run_config(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
-    """Return the settings of a run whose names match."""
+    """The settings of one run with dotted names, such as actor.lr."""
     with runs.use(arguments["run"]) as opened:
         settings = dict(flatten(opened.view.config))
         found = [{"key": key, "value": one} for key, one in settings.items() if is_match(key, arguments["match"])]
@@ -129,8 +265,15 @@ def run_config(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
         return ToolAnswer({"run": opened.location.key, "total": len(found)}, [shown])
 
 
+@tool("Ask whether something is true of a run", {"run": RUN, "expression": text("the question")}, 2, QUERY)
 def query_run(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
-    """Say whether something is true of a run."""
+    """Say whether a question is true of one run, with the values that decided.
+
+    A question compares last(M), first(M), min(M), max(M), mean(M), median(M), slope(M), count(M), nonfinite(M) or
+    at(M, STEP) of a metric M, or status, step, seconds, verdict, finding, name, project, tag, config.KEY with =,
+    !=, <, <=, >, >=, ~ (contains), joined by and, or, not and parentheses. mean(M, 50) is of the last 50 points. M
+    is a name of any framework. Example: last(val/score) > 0.5 and max(grad_norm) < 10
+    """
     with runs.use(arguments["run"]) as opened:
         found = answer(opened.view, arguments["expression"], opened.meanings())
         record = question_record(arguments["expression"], found)
@@ -138,8 +281,25 @@ def query_run(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
         return ToolAnswer({"run": opened.location.key, **record}, [parts])
 
 
+@tool(
+    "Compare runs",
+    {
+        "runs": texts("two or more runs, the baseline first, named as in the other tools", 2, MAX_COMPARED),
+        "metrics": texts("patterns such as 'val/*'; without them the vital metrics are compared"),
+        "limit": number("metrics, and phases, in an answer", 1, 100, 10),
+        "offset": {**OFFSET, "description": "metrics to skip: the next page"},
+    },
+    1,
+    COMPARISON,
+)
 def compare_runs(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
-    """Compare runs, those that differ only in the seed as one group, with the first group."""
+    """Compare runs with the first one: settings that differ, metrics at the last common step, verdicts, seconds per
+    step of phases.
+
+    Runs that differ only in the seed are one group, with 95 % intervals over seeds; a difference is better or worse
+    only with three seeds in each group, else too few or undecided. Metrics are joined by meaning, whatever
+    framework wrote their names.
+    """
     with runs.use_several(arguments["runs"]) as opened:
         if len(opened) < 2:
             raise ToolError("expected at least two different runs to compare; got one")
@@ -183,133 +343,4 @@ def _compact(interval: Mapping[str, Any]) -> dict[str, Any]:
     return {**known, "difference": _compact(known["difference"])} if "difference" in known else known
 
 
-COMPARED_METRIC = record(
-    {
-        **{key: COMPARED["properties"][key] for key in ("name", "direction", "steps")},
-        "title": TEXT,
-        "last": mapping_of(ANY),
-    }
-)
-
-SUMMARY = answer_schema(
-    {
-        "run": TEXT,
-        "name": TEXT,
-        "project": TEXT,
-        "status": STATUS["status"],
-        "steps": STEPS,
-        "verdict": VERDICT,
-        "rules": TEXT,
-        "past_findings": INTEGER,
-        "metrics": INTEGER,
-        "settings": INTEGER,
-        "samples": INTEGER,
-        "moments": list_of(TEXT),
-        "findings": list_of(findings.SHORT),
-        "vital_signs": list_of(findings.SIGN),
-        "not_judged": list_of(findings.NOT_JUDGED),
-        "warnings": list_of(TEXT),
-        "began": TEXT,
-        "last_heard": TEXT,
-    },
-    {
-        "why_no_verdict": list_of(TEXT),
-        "lasted": TEXT,
-        "reason": TEXT,
-        "source": TEXT,
-        "tags": list_of(TEXT),
-        "note": TEXT,
-    },
-)
-
-FINDINGS = answer_schema(
-    {
-        "run": TEXT,
-        "verdict": VERDICT,
-        "rules": TEXT,
-        "findings": list_of(findings.FULL),
-        "past": list_of(findings.BRIEF),
-        "not_judged": list_of(findings.NOT_JUDGED),
-        "not_found": list_of(TEXT),
-    }
-)
-
-QUERY = answer_schema({"run": TEXT, "expression": TEXT, "answer": FLAG, "comparisons": list_of(PART)})
-
-CONFIG = answer_schema({"run": TEXT, "total": INTEGER, "settings": list_of(record({"key": TEXT, "value": ANY}))})
-
-COMPARISON = answer_schema(
-    {
-        "baseline": TEXT,
-        "groups": list_of(GROUP),
-        "runs": list_of(
-            record({"run": TEXT, "name": TEXT, "group": TEXT, "verdict": VERDICT, "findings": list_of(TEXT)})
-        ),
-        "config": list_of(record({"key": TEXT, "values": mapping_of(ANY)})),
-        "metrics": list_of(COMPARED_METRIC),
-        "phases": list_of(record({"name": TEXT, "seconds": mapping_of(ANY)})),
-    }
-)
-
-TOOLS = (
-    Tool(
-        "run_summary",
-        "Summary of a run",
-        "Sum up one run in a few hundred tokens: status, verdict, findings with the step since which each holds and "
-        "the metrics that show it, vital signs, what could not be judged and why, warnings, notes.",
-        {"run": RUN},
-        1,
-        SUMMARY,
-        run_summary,
-    ),
-    Tool(
-        "run_findings",
-        "Findings of the doctor",
-        "Everything that the doctor says about one run: open findings with evidence, confidence, what speaks against "
-        "them, what they explain and what to do next; findings that are over; rules that found nothing; rules that "
-        "could not look. The names in 'evidence' are metrics for get_series.",
-        {"run": RUN, "offset": OFFSET},
-        1,
-        FINDINGS,
-        run_findings,
-    ),
-    Tool(
-        "run_config",
-        "Config of a run",
-        "The settings of one run with dotted names, such as actor.lr.",
-        {"run": RUN, "match": text("part of a name, or a pattern such as 'actor.*'"), "offset": OFFSET},
-        1,
-        CONFIG,
-        run_config,
-    ),
-    Tool(
-        "query_run",
-        "Ask whether something is true of a run",
-        "Say whether a question is true of one run, with the values that decided. A question compares last(M), "
-        "first(M), min(M), max(M), mean(M), median(M), slope(M), count(M), nonfinite(M) or at(M, STEP) of a metric M, "
-        "or status, step, seconds, verdict, finding, name, project, tag, config.KEY with =, !=, <, <=, >, >=, ~ "
-        "(contains), joined by and, or, not and parentheses. mean(M, 50) is of the last 50 points. M is a name of any "
-        "framework. Example: last(val/score) > 0.5 and max(grad_norm) < 10",
-        {"run": RUN, "expression": text("the question")},
-        2,
-        QUERY,
-        query_run,
-    ),
-    Tool(
-        "compare_runs",
-        "Compare runs",
-        "Compare runs with the first one: settings that differ, metrics at the last common step, verdicts, seconds per "
-        "step of phases. Runs that differ only in the seed are one group, with 95 % intervals over seeds; a "
-        "difference is better or worse only with three seeds in each group, else too few or undecided. "
-        "Metrics are joined by meaning, whatever framework wrote their names.",
-        {
-            "runs": texts("two or more runs, the baseline first, named as in the other tools", 2, MAX_COMPARED),
-            "metrics": texts("patterns such as 'val/*'; without them the vital metrics are compared"),
-            "limit": number("metrics, and phases, in an answer", 1, 100, 10),
-            "offset": {**OFFSET, "description": "metrics to skip: the next page"},
-        },
-        1,
-        COMPARISON,
-        compare_runs,
-    ),
-)
+TOOLS = (run_summary, run_findings, run_config, query_run, compare_runs)

@@ -18,12 +18,11 @@ from typing import Any
 from barograph.answers.open_run import OpenRun, RunLocation
 from barograph.answers.runs.annotations import Annotations
 from barograph.answers.runs.listing import RunDirectory
-from barograph.apps.mcp.answer import plain_text
-from barograph.base.errors import BarographError
+from barograph.apps.mcp.tool import ToolError, plain_text
 from barograph.base.formatting import counted
 from barograph.base.model import RunInfo
 from barograph.delivery.transfer.tokens import Grant
-from barograph.diagnosis.health import Health, HealthList
+from barograph.diagnosis.health import HealthList
 from barograph.importers.imported import unreadable_log
 from barograph.journal.directory import files_digest, unreadable
 from barograph.journal.read.status import Glance, seen_at
@@ -37,10 +36,6 @@ def moment(at: float) -> str:
 MAX_NEAR = 3
 
 LAST = "@last"
-
-
-class ToolError(BarographError):
-    """A call of a tool that cannot be answered, with what to do instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +145,6 @@ class ServedRuns:
             if log is not None:
                 return unreadable_log(log, files, problem)
             return unreadable(location.path, problem) if location.path.is_dir() else None
-
-
-def judged(health: HealthList, run: Listed) -> Health | None:
-    """Return the verdict on a run, by a diagnosis where it is not known."""
-    return health.known(run.glance) or health.judge(run.glance)
 
 
 def tags_of(info: RunInfo, annotations: dict[str, Any]) -> list[str]:

@@ -6,25 +6,85 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from barograph.answers.open_run import OpenRun
-from barograph.answers.schemas import ANY, INTEGER, TEXT, VALUE, list_of, mapping_of, record
+from barograph.answers.schemas import ANY, INTEGER, NUMBER, TEXT, VALUE, list_of, mapping_of, record
 from barograph.answers.views.samples import sample_view, samples_view
-from barograph.apps.mcp.answer import Items, ToolAnswer, answer_schema, plain_text, shortened, size_of
-from barograph.apps.mcp.runs import ServedRuns, ToolError
-from barograph.apps.mcp.tool import OFFSET, RUN, Arguments, Tool, number, text
+from barograph.apps.mcp.runs import ServedRuns
+from barograph.apps.mcp.tool import (
+    OFFSET,
+    RUN,
+    Arguments,
+    Items,
+    ToolAnswer,
+    ToolError,
+    answer_schema,
+    number,
+    plain_text,
+    shortened,
+    size_of,
+    text,
+    tool,
+)
 from barograph.journal.samples.query import Query
 
 PAGE = 4000  # characters of a sample, and bytes of their JSON
+
 REGEX_SECONDS = 5.0
+
 MAX_TURNS = 4  # of a sample in a list: the first one and the last ones
-FIELDS = (
-    "step", "reward", "rewards", "advantage", "length", "finish_reason", "task", "group", "answer", "reference",
-    "discarded", "columns",
-)  # fmt: skip
+
+
 FILTERS = ("min_reward", "max_reward", "grep", "regex", "task", "group", "finish_reason", "where")
 
+SHOWN = {
+    "step": INTEGER, "reward": VALUE, "rewards": mapping_of(ANY), "advantage": VALUE, "length": INTEGER,
+    "finish_reason": TEXT, "task": TEXT, "group": TEXT, "answer": TEXT, "reference": TEXT, "discarded": TEXT,
+    "columns": mapping_of(ANY),
+}  # fmt: skip
 
+TURNS = list_of(record({"role": TEXT, "text": TEXT}))
+
+SAMPLES = answer_schema(
+    {
+        "run": TEXT, "matched": INTEGER, "kept": INTEGER, "submitted": INTEGER, "columns": list_of(TEXT),
+        "samples": list_of(record({"place": TEXT, "turns": TURNS}, {**SHOWN, "turns_in_all": INTEGER})),
+    }
+)  # fmt: skip
+
+SAMPLE_PAGE = answer_schema({"run": TEXT, "place": TEXT, "characters": INTEGER, "turns": TURNS}, SHOWN)
+
+
+@tool(
+    "Find samples",
+    {
+        "run": RUN,
+        "first_step": number("first step"),
+        "last_step": number("last step, included"),
+        "min_reward": {**NUMBER, "description": "lowest reward"},
+        "max_reward": {**NUMBER, "description": "highest reward"},
+        "grep": text("text that it contains, ignoring case"),
+        "regex": text("regular expression that it matches"),
+        "task": text("exact task"),
+        "group": text("exact group"),
+        "finish_reason": text("such as stop or length"),
+        "where": text("conditions on any column: 'reward.format < 0.5 and correct = false'"),
+        "sort": {
+            "type": "string",
+            "default": "-step",
+            "description": "step, reward, advantage, length, time or a column; '-reward' is highest first",
+        },
+        "characters": number("characters of each turn", 40, 3000, 300),
+        "limit": number("samples in an answer", 1, 50, 10),
+        "offset": OFFSET,
+    },
+    1,
+    SAMPLES,
+)
 def find_samples(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
-    """Find samples of a run, with their texts shortened."""
+    """Prompts and completions of one run with rewards, filtered and sorted.
+
+    All filters must match. 'columns' in the answer are names for where and sort. Texts are shortened: get_sample
+    reads one whole.
+    """
     offset, limit = arguments["offset"], arguments["limit"]
     with runs.use(arguments["run"]) as opened:
         found = samples_view(opened, _query(arguments), offset, limit, "turns")
@@ -68,7 +128,7 @@ def _listed(sample: dict[str, Any], characters: int) -> dict[str, Any]:
 
 
 def _fields(sample: dict[str, Any]) -> dict[str, Any]:
-    return {name: sample[name] for name in FIELDS if sample.get(name) not in (None, "", {})}
+    return {name: sample[name] for name in SHOWN if sample.get(name) not in (None, "", {})}
 
 
 def _turn(turn: dict[str, Any], characters: int) -> dict[str, Any]:
@@ -81,8 +141,18 @@ def _part_text(part: dict[str, Any]) -> str:
     return part["text"] if part["kind"] == "text" else f"[{label}] {part['text']}"
 
 
+@tool(
+    "Read one sample",
+    {
+        "run": RUN,
+        "place": text("'place' of a sample that find_samples gave"),
+        "offset": {**OFFSET, "description": "characters of the text to skip: the next page"},
+    },
+    2,
+    SAMPLE_PAGE,
+)
 def get_sample(runs: ServedRuns, arguments: Arguments) -> ToolAnswer:
-    """Return one sample, of its text the page that begins at a character."""
+    """One sample of a run with its whole text, a page at a time."""
     offset = arguments["offset"]
     with runs.use(arguments["run"]) as opened:
         sample = _sample(opened, arguments["place"])
@@ -118,66 +188,4 @@ def _pieces(turns: Sequence[tuple[str, str]], offset: int, size: int) -> Iterato
         begin += len(said)
 
 
-NUMBER: dict[str, Any] = {"type": "number"}
-SHOWN = {
-    "step": INTEGER, "reward": VALUE, "rewards": mapping_of(ANY), "advantage": VALUE, "length": INTEGER,
-    "finish_reason": TEXT, "task": TEXT, "group": TEXT, "answer": TEXT, "reference": TEXT, "discarded": TEXT,
-    "columns": mapping_of(ANY),
-}  # fmt: skip
-TURNS = list_of(record({"role": TEXT, "text": TEXT}))
-SAMPLES = answer_schema(
-    {
-        "run": TEXT,
-        "matched": INTEGER,
-        "kept": INTEGER,
-        "submitted": INTEGER,
-        "columns": list_of(TEXT),
-        "samples": list_of(record({"place": TEXT, "turns": TURNS}, {**SHOWN, "turns_in_all": INTEGER})),
-    }
-)
-SAMPLE_PAGE = answer_schema({"run": TEXT, "place": TEXT, "characters": INTEGER, "turns": TURNS}, SHOWN)
-TOOLS = (
-    Tool(
-        "find_samples",
-        "Find samples",
-        "Prompts and completions of one run with rewards, filtered and sorted. All filters must match. 'columns' in "
-        "the answer are names for where and sort. Texts are shortened: get_sample reads one whole.",
-        {
-            "run": RUN,
-            "first_step": number("first step"),
-            "last_step": number("last step, included"),
-            "min_reward": {**NUMBER, "description": "lowest reward"},
-            "max_reward": {**NUMBER, "description": "highest reward"},
-            "grep": text("text that it contains, ignoring case"),
-            "regex": text("regular expression that it matches"),
-            "task": text("exact task"),
-            "group": text("exact group"),
-            "finish_reason": text("such as stop or length"),
-            "where": text("conditions on any column: 'reward.format < 0.5 and correct = false'"),
-            "sort": {
-                "type": "string",
-                "default": "-step",
-                "description": "step, reward, advantage, length, time or a column; '-reward' is highest first",
-            },
-            "characters": number("characters of each turn", 40, 3000, 300),
-            "limit": number("samples in an answer", 1, 50, 10),
-            "offset": OFFSET,
-        },
-        1,
-        SAMPLES,
-        find_samples,
-    ),
-    Tool(
-        "get_sample",
-        "Read one sample",
-        "One sample of a run with its whole text, a page at a time.",
-        {
-            "run": RUN,
-            "place": text("'place' of a sample that find_samples gave"),
-            "offset": {**OFFSET, "description": "characters of the text to skip: the next page"},
-        },
-        2,
-        SAMPLE_PAGE,
-        get_sample,
-    ),
-)
+TOOLS = (find_samples, get_sample)

@@ -7,9 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from barograph.apps.mcp.answer import ToolAnswer, bounded, plain_text, shortened, to_json
-from barograph.apps.mcp.runs import ProjectRuns, ServedRuns, ToolError
-from barograph.apps.mcp.tool import Progress, Tool
+from barograph.apps.mcp.runs import ProjectRuns, ServedRuns
+from barograph.apps.mcp.tool import Progress, Tool, ToolError, bounded, plain_text, shortened, to_json
 from barograph.base import __version__
 from barograph.base.errors import BarographError, RequestError, did_you_mean
 from barograph.base.formatting import describe_error
@@ -40,10 +39,10 @@ INSTRUCTIONS = (
 
 def tools(writes: bool) -> dict[str, Tool]:
     """Return the tools by name, those that write only where that is allowed."""
-    from barograph.apps.mcp import list_tools, metric_tools, run_tools, sample_tools, waiting, write_tools
+    from barograph.apps.mcp import list_tools, metric_tools, run_tools, sample_tools, training_tools
 
-    found = (*list_tools.TOOLS, *run_tools.TOOLS, *metric_tools.TOOLS, *sample_tools.TOOLS, *waiting.TOOLS)
-    return {tool.name: tool for tool in (*found, *(write_tools.TOOLS if writes else ()))}
+    found = (*list_tools.TOOLS, *run_tools.TOOLS, *metric_tools.TOOLS, *sample_tools.TOOLS, *training_tools.TOOLS)
+    return {tool.name: tool for tool in (*found, *(training_tools.WRITE_TOOLS if writes else ()))}
 
 
 def check_installed() -> None:
@@ -106,11 +105,9 @@ async def _called(
     """Call a tool: in a thread, or where it waits, here."""
     import anyio.to_thread
 
-    if tool.wait is not None:
-        return bounded(await tool.wait(runs, arguments, progress))
-    assert tool.call is not None
-    call: Callable[[ServedRuns, Mapping[str, Any]], ToolAnswer] = tool.call
-    return await anyio.to_thread.run_sync(lambda: bounded(call(runs, arguments)), limiter=limiter)
+    if tool.waits:
+        return bounded(await tool.call(runs, arguments, progress))
+    return await anyio.to_thread.run_sync(lambda: bounded(tool.call(runs, arguments)), limiter=limiter)
 
 
 def _offered(offered: Mapping[str, Tool], name: str) -> Tool:
@@ -209,7 +206,7 @@ def serve_http(
     port: int,
     token: str | None,
     ready: Callable[[str, str | None], None],
-    options: TeamOptions | None = None,
+    options: TeamOptions,
 ) -> None:
     """Serve over HTTP until interrupted; call ``ready`` with the address and the token once requests are accepted.
 
@@ -223,7 +220,7 @@ def serve_http(
     try:
         with bind_socket(host, port, "mcp --http") as bound:
             port = bound.getsockname()[1]
-            guard = Guard(host, port, needed, tokens=TokenFile(path), tls=bool(options and options.certificate))
+            guard = Guard(host, port, needed, tokens=TokenFile(path), tls=options.certificate is not None)
             shown = address(host, port, None, options).rstrip("/") + PATH
             app = make_app(projects, writes, guard)
             app_server(app, lambda: ready(shown, needed), None, options).run([bound])

@@ -43,7 +43,7 @@ def print_comparison(console: Console, compared: Mapping[str, Any], lang: str) -
     letters = {group["name"]: _letter(place) for place, group in enumerate(compared["groups"])}
     for group in compared["groups"]:
         runs = ", ".join(group["runs"])
-        more = f"  {_word('seeds', lang, count=len(group['runs']), runs=runs)}" if len(group["runs"]) > 1 else ""
+        more = f"  {WORDS['seeds'].format(lang, count=len(group['runs']), runs=runs)}" if len(group["runs"]) > 1 else ""
         _line(console, f"{letters[group['name']]}  {printable(group['name'])}{printable(more)}")
     _print_config(console, compared["config"], letters, lang)
     _heading(console, "metrics", lang)
@@ -71,7 +71,7 @@ def _metric_rows(metric: Mapping[str, Any], letters: Mapping[str, str], lang: st
     for place, (group, measures) in enumerate(metric["groups"].items()):
         last = measures["last"]
         difference = last["difference"]
-        said = "" if difference is None else _word(difference["word"], lang)
+        said = "" if difference is None else WORDS[difference["word"]].get(lang)
         yield (
             "" if place else printable(metric["name"]),
             letters[group],
@@ -97,7 +97,7 @@ def _signed(difference: Mapping[str, Any]) -> str:
 
 
 def _run_row(run: Mapping[str, Any], letters: Mapping[str, str], lang: str) -> tuple[str, ...]:
-    found = [_word("since", lang, title=one["title"][lang], step=one["onset"]) for one in run["findings"]]
+    found = [WORDS["since"].format(lang, title=one["title"][lang], step=one["onset"]) for one in run["findings"]]
     verdict = f"{VERDICT_SYMBOLS[run['verdict']][0]} {VERDICTS[run['verdict']].get(lang)}"
     return letters[run["group"]], verdict, printable(run["name"]), "; ".join(found)
 
@@ -116,14 +116,14 @@ def _table(
     lang: str,
 ) -> None:
     if not rows:
-        _line(console, f"  {_word(none, lang)}")
+        _line(console, f"  {WORDS[none].get(lang)}")
         return
     columns = {heading: column for heading, *column in zip(headings, *rows, strict=True)}
     console.print(TextTable(layout, columns))
 
 
 def _heading(console: Console, key: str, lang: str) -> None:
-    console.print(f"\n{_word(key, lang)}", style="bold", markup=False, highlight=False)
+    console.print(f"\n{WORDS[key].get(lang)}", style="bold", markup=False, highlight=False)
 
 
 def _line(console: Console, text: str) -> None:
@@ -136,7 +136,3 @@ def _letter(place: int) -> str:
 
 def _short(value: float) -> str:
     return number(float(f"{value:.3g}"))
-
-
-def _word(key: str, lang: str, **facts: object) -> str:
-    return WORDS[key].get(lang).format(**facts)

@@ -82,11 +82,11 @@ def print_diagnosis(console: Console, view: View, diagnosis: Diagnosis, lang: st
     _print_past(console, diagnosis.past, lang)
     unjudged = diagnosis.unmeasured
     reasons = _texts(unjudged) if everything else short_reasons(unjudged)
-    _print_notes(console, _word("unmeasured", lang), unjudged, reasons, lang)
+    _print_notes(console, WORDS["unmeasured"].get(lang), unjudged, reasons, lang)
     if everything:
-        _print_notes(console, _word("fine", lang), diagnosis.fine, _texts(diagnosis.fine), lang)
+        _print_notes(console, WORDS["fine"].get(lang), diagnosis.fine, _texts(diagnosis.fine), lang)
     elif diagnosis.fine:
-        _line(console, f"\n{_word('fine', lang)}", "bold")
+        _line(console, f"\n{WORDS['fine'].get(lang)}", "bold")
         _block(console, _titles(diagnosis.fine, lang))
 
 
@@ -97,21 +97,21 @@ def print_verdict(console: Console, name: str, diagnosis: Diagnosis, lang: str) 
     said += [reason.get(lang) for reason in diagnosis.reasons]
     verdict = _padded(f"{symbol} {VERDICTS[diagnosis.verdict].get(lang)}", VERDICT_WIDTH)
     _line(console, verdict, colour, end="")
-    _line(console, f"{printable(name)}  {_word('semicolon', lang).join(said)}".rstrip(), "")
+    _line(console, f"{printable(name)}  {WORDS['semicolon'].get(lang).join(said)}".rstrip(), "")
 
 
 def _steps(view: View, lang: str) -> str:
     if not view.steps:
-        return _word("no steps", lang)
+        return WORDS["no steps"].get(lang)
     first, last = view.steps
-    return _word("steps", lang, first=f"{first:,}", last=f"{last:,}")
+    return WORDS["steps"].format(lang, first=f"{first:,}", last=f"{last:,}")
 
 
 def looked(diagnosis: Diagnosis, lang: str) -> str:
     """Return how many rules had what they need: a verdict is worth what was looked at."""
     found = {finding.rule for finding in _with_explained((*diagnosis.findings, *diagnosis.past))}
     count = len(found | {note.rule for note in diagnosis.fine})
-    return _word("looked", lang, count=count, total=count + len(diagnosis.unmeasured))
+    return WORDS["looked"].format(lang, count=count, total=count + len(diagnosis.unmeasured))
 
 
 def _with_explained(findings: Iterable[Finding]) -> Iterable[Finding]:
@@ -122,7 +122,7 @@ def _with_explained(findings: Iterable[Finding]) -> Iterable[Finding]:
 
 def _print_finding(console: Console, view: View, finding: Finding, lang: str) -> None:
     _line(console, "", "")
-    _line(console, _padded(_word(finding.severity, lang), LABEL_WIDTH), COLOURS[finding.severity], end="")
+    _line(console, _padded(WORDS[finding.severity].get(lang), LABEL_WIDTH), COLOURS[finding.severity], end="")
     _line(console, since(finding, lang), "bold")
     _block(console, finding.text.get(lang))
     known = set(view.names())
@@ -132,18 +132,18 @@ def _print_finding(console: Console, view: View, finding: Finding, lang: str) ->
     if finding.confidence:
         _block(console, _sure(finding, lang))
     if finding.explains:
-        _block(console, _word("explains", lang, titles=_titles(finding.explains, lang)))
+        _block(console, WORDS["explains"].format(lang, titles=_titles(finding.explains, lang)))
     for advice in finding.advice:
-        _block(console, _word("next", lang, advice=advice.get(lang)))
+        _block(console, WORDS["next"].format(lang, advice=advice.get(lang)))
 
 
 def _sure(finding: Finding, lang: str) -> str:
     """Return how sure a finding is, and what speaks against it."""
-    said = [_word("sure", lang, how=_word(finding.confidence, lang))]
+    said = [WORDS["sure"].format(lang, how=WORDS[finding.confidence].get(lang))]
     if finding.against:
-        what = _word("comma", lang).join(text.get(lang) for text in finding.against)
-        said.append(_word("against", lang, what=what))
-    return _word("semicolon", lang).join(said)
+        what = WORDS["comma"].get(lang).join(text.get(lang) for text in finding.against)
+        said.append(WORDS["against"].format(lang, what=what))
+    return WORDS["semicolon"].get(lang).join(said)
 
 
 def _curve(series: Series, name: str, onset: int, lang: str) -> str:
@@ -160,19 +160,19 @@ def _range(series: Series, lang: str) -> str:
     if not len(values):
         return ""
     low, high = (number(float(f"{value:.3g}")) for value in (values.min(), values.max()))
-    return _word("always", lang, value=low) if low == high else _word("range", lang, low=low, high=high)
+    return WORDS["always"].format(lang, value=low) if low == high else WORDS["range"].format(lang, low=low, high=high)
 
 
 def _print_past(console: Console, past: Sequence[Finding], lang: str) -> None:
     """Print the findings that are over, a line per rule with its stretches."""
     if past:
-        _line(console, f"\n{_word('past', lang)}", "bold")
+        _line(console, f"\n{WORDS['past'].get(lang)}", "bold")
     by_rule: dict[str, list[Finding]] = {}
     for finding in past:
         by_rule.setdefault(finding.rule, []).append(finding)
     for own in sorted(by_rule.values(), key=lambda own: -max(map(_severity, own))):
         worst = max(own, key=_severity)
-        _line(console, _padded(_word(worst.severity, lang), LABEL_WIDTH), COLOURS[worst.severity], end="")
+        _line(console, _padded(WORDS[worst.severity].get(lang), LABEL_WIDTH), COLOURS[worst.severity], end="")
         _line(console, _when(worst, _stretches(own), lang), "")
 
 
@@ -207,19 +207,21 @@ def _texts(notes: Iterable[Note]) -> list[Text]:
 
 
 def _titles(named: Iterable[Finding | Note], lang: str) -> str:
-    return _word("comma", lang).join(dict.fromkeys(one.title.get(lang) for one in named))
+    return WORDS["comma"].get(lang).join(dict.fromkeys(one.title.get(lang) for one in named))
 
 
 def since(finding: Finding, lang: str) -> str:
     """Return the title with the step since which it holds, or with its steps if it is over and has left something."""
     if not finding.is_open:
         return _when(finding, [(finding.onset, finding.last)], lang)
-    return _word("since", lang, title=finding.title.get(lang), step=finding.onset)
+    return WORDS["since"].format(lang, title=finding.title.get(lang), step=finding.onset)
 
 
 def _when(finding: Finding, stretches: Iterable[tuple[int, int]], lang: str) -> str:
-    steps = (_word("at" if first == last else "between", lang, first=first, last=last) for first, last in stretches)
-    return _word("when", lang, title=finding.title.get(lang), when=_word("comma", lang).join(steps))
+    steps = (
+        WORDS["at" if first == last else "between"].format(lang, first=first, last=last) for first, last in stretches
+    )
+    return WORDS["when"].format(lang, title=finding.title.get(lang), when=WORDS["comma"].get(lang).join(steps))
 
 
 def _block(console: Console, text: str) -> None:
@@ -240,10 +242,6 @@ def _padded(text: str, width: int) -> str:
     from rich.cells import cell_len
 
     return text + " " * max(1, width - cell_len(text))
-
-
-def _word(key: str, lang: str, **facts: object) -> str:
-    return WORDS[key].get(lang).format(**facts)
 
 
 MAX_GROUPS = 30
@@ -283,12 +281,12 @@ def print_fleet(groups: Sequence[GroupSum], by: str | None, lang: str) -> None:
         console.print(_group_heading(group, by, lang), style="bold", markup=False, highlight=False, soft_wrap=True)
         console.print(table or f"  {FLEET_WORDS['none'].get(lang)}", style="dim" if table is None else None)
     if len(groups) > MAX_GROUPS:
-        console.print(FLEET_WORDS["more"].get(lang).format(count=len(groups) - MAX_GROUPS), style="dim")
+        console.print(FLEET_WORDS["more"].format(lang, count=len(groups) - MAX_GROUPS), style="dim")
 
 
 def _group_heading(group: GroupSum, by: str | None, lang: str) -> str:
     """Return the value of a group with the number of its runs and their verdicts."""
-    runs = FLEET_WORDS["run" if group.runs == 1 else "runs"].get(lang).format(count=f"{group.runs:,}")
+    runs = FLEET_WORDS["run" if group.runs == 1 else "runs"].format(lang, count=f"{group.runs:,}")
     words = (f"{count:,} {VERDICTS[word].get(lang)}" for word, count in group.verdicts.items() if count)
     counts = f"{runs}: {', '.join(words)}"
     return counts if by is None else f"{_value(group.value, by, lang)}  {counts}"
@@ -296,7 +294,7 @@ def _group_heading(group: GroupSum, by: str | None, lang: str) -> str:
 
 def _value(value: Any, by: str, lang: str) -> str:
     if value is None:
-        return FLEET_WORDS["without"].get(lang).format(by=printable(by))
+        return FLEET_WORDS["without"].format(lang, by=printable(by))
     return f"{printable(by)} = {printable(str(value))}"
 
 

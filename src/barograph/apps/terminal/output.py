@@ -11,16 +11,18 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from barograph.answers.records import versioned
 from barograph.base.formatting import ERRORS, printable, substitute
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+T = TypeVar("T")
 
 PROGRESS_SECONDS = 1.0  # before progress is shown
 
@@ -39,6 +41,13 @@ class Progress:
         self._what = what
         self._next = time.monotonic() + PROGRESS_SECONDS if sys.stderr.isatty() else math.inf
         self._is_shown = False
+
+    def over(self, items: Sequence[T]) -> Iterator[T]:
+        """Yield items, and show how many of them are done."""
+        for done, item in enumerate(items):
+            self.show(done, len(items))
+            yield item
+        self.show(len(items), len(items))
 
     def show(self, done: int, total: int) -> None:
         """Print the progress now and then, and clear the line at the end."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from barograph.answers.export import stages
 from barograph.answers.phases import PhaseSummary, Timeline, TimelineRow
 from barograph.base.formatting import counted, duration, number, printable, size
 from barograph.base.model import PhaseSpan
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
 SHADES = {"onload": "░", "execute": "█", "offload": "▒", "timer": "━"}
 OPEN_SYMBOL, FAILED_SYMBOL = "▶", "✗"
@@ -36,9 +34,6 @@ def show_phases(console: Console, name: str, phases: Sequence[PhaseSummary], tim
 
 
 def _table(phases: Sequence[PhaseSummary], width: int) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2 if width >= NARROW else 1, 0, 0))
     table.add_column("PHASE", overflow="ellipsis", no_wrap=True, max_width=36)
     for heading in ("COUNT", "MEAN", "P95", "MAX", "SHARE", "TOK/S", "PEAK"):
@@ -65,8 +60,6 @@ def _memory(phase: PhaseSummary) -> str:
 
 def chart(timeline: Timeline, width: int) -> Iterator[Text]:
     """Yield the lines of a step's Gantt chart."""
-    from rich.text import Text
-
     label = _label_width(timeline, width)
     columns = width - label - 10
     lasted = timeline.end - timeline.start
@@ -99,8 +92,6 @@ def _label(row: TimelineRow) -> str:
 
 
 def _line(row: TimelineRow, timeline: Timeline, label: int, columns: int, colour: str) -> Text:
-    from rich.text import Text
-
     name = _label(row)
     if len(name) > label:
         name = f"{name[: label // 2]}…{name[len(name) - label + label // 2 + 1 :]}"

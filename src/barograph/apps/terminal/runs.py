@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from rich.text import Text
 
 from barograph.answers.records import STATUS_SYMBOLS
 from barograph.apps.terminal.layout import TableLayout, TextTable
@@ -12,9 +13,6 @@ from barograph.base.formatting import age, lasted, printable, size
 from barograph.base.model import Status
 from barograph.diagnosis.health import Health
 from barograph.journal.read.status import Glance
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 COLOURS = {
     "running": "green",
@@ -41,8 +39,6 @@ LAYOUT = TableLayout(
 
 def status_text(status: Status) -> Text:
     """Return a status with its symbol and colour."""
-    from rich.text import Text
-
     return Text(_status(status), style=COLOURS[status.word])
 
 

@@ -8,7 +8,9 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
 
 from barograph.apps.terminal.layout import wrap_line
 from barograph.base.formatting import counted, number, printable
@@ -17,15 +19,11 @@ from barograph.journal.samples.query import Census, FoundSamples, shown_columns
 from barograph.journal.samples.token_sums import NEUTRAL, TokenSum, Values, all_values, nonfinite, shown_value
 from barograph.journal.samples.transcript import Turn, TurnPart, turns_of
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
 EXTREMES = 10
 
 ALTERNATIVES = 5
 
-TOKEN_INDENT = 2
+INDENT = 2
 
 HIGH, LOW = (0, 114, 178), (213, 94, 0)  # for the largest and the smallest value
 
@@ -47,14 +45,12 @@ class TokenChoice:
 
 def print_tokens(console: Console, sample: Sample, choice: TokenChoice) -> None:
     """Print the tokens of a sample, coloured, and the ten most extreme."""
-    from rich.text import Text
-
     given = all_values(sample.token_values)
     name = choice.name(given)
     if name is None:
         has = ", ".join(given) or "none"
         wanted = "values of tokens" if choice.value is None else f"value {choice.value!r} of tokens"
-        console.print(f"{' ' * TOKEN_INDENT}no {printable(wanted)}; it has {printable(has)}", style="dim", markup=False)
+        console.print(f"{' ' * INDENT}no {printable(wanted)}; it has {printable(has)}", style="dim", markup=False)
         return
     found = given[name]
     values: list[float] = found.tolist()
@@ -65,15 +61,13 @@ def print_tokens(console: Console, sample: Sample, choice: TokenChoice) -> None:
     for token, value, counts, is_marked in zip(sample.tokens, values, mask, marked, strict=True):
         style = NONFINITE if is_marked else scale.style(value) if counts else "dim"
         line.append(printable(token, newlines=True), style)
-    console.print(f"{' ' * TOKEN_INDENT}{printable(name)}: {scale}", style="dim", markup=False)
+    console.print(f"{' ' * INDENT}{printable(name)}: {scale}", style="dim", markup=False)
     _print_nonfinite(console, given)
     console.print(line, soft_wrap=True)
     for place in extremes(values, mask, marked, NEUTRAL.get(name)):
         shown = printable(sample.tokens[place]).strip() or repr(sample.tokens[place])
         likely = alternatives(sample, place)
-        console.print(
-            f"{' ' * TOKEN_INDENT}{number(values[place]):>10}  {shown}  (token {place:,}){likely}", markup=False
-        )
+        console.print(f"{' ' * INDENT}{number(values[place]):>10}  {shown}  (token {place:,}){likely}", markup=False)
 
 
 def _print_nonfinite(console: Console, given: Mapping[str, Values]) -> None:
@@ -81,7 +75,7 @@ def _print_nonfinite(console: Console, given: Mapping[str, Values]) -> None:
     counts = {name: int(nonfinite(values, given.get("mask")).sum()) for name, values in given.items()}
     shown = ", ".join(f"{printable(name)} {count:,}" for name, count in counts.items() if count)
     if shown:
-        line = f"{' ' * TOKEN_INDENT}tokens with NaN or ±Inf: {shown}"
+        line = f"{' ' * INDENT}tokens with NaN or ±Inf: {shown}"
         console.print(line, style="bold red", markup=False, soft_wrap=True)
 
 
@@ -175,8 +169,6 @@ MAX_MATCHES = 3  # matching lines of a text
 
 MAX_CHARACTERS = 20_000  # of a longer text, only both ends and the first match are wrapped
 
-INDENT = 2
-
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
@@ -245,8 +237,6 @@ def part_label(part: TurnPart) -> str:
 
 
 def _print_answers(console: Console, sample: Sample) -> None:
-    from rich.text import Text
-
     right = None if None in (sample.answer, sample.reference) else sample.answer == sample.reference
     style = "bold" if right is None else "bold green" if right else "bold red"
     for label, text, look in (("answer", sample.answer, style), ("reference", sample.reference, "bold")):
@@ -257,8 +247,6 @@ def _print_answers(console: Console, sample: Sample) -> None:
 
 def heading(sample: Sample) -> Text:
     """Return the line of facts about a sample."""
-    from rich.text import Text
-
     line = Text()
     line.append(f"step {sample.step:,}" if sample.step is not None else "no step", "bold")
     for label, value in (("", sample.task), ("group ", sample.group), ("run ", sample.run)):
@@ -302,8 +290,6 @@ def _column_text(value: float | bool | str) -> str:
 
 def _print_text(console: Console, text: str, highlight: Highlight) -> None:
     """Print a text, indented, with matches highlighted."""
-    from rich.text import Text
-
     pattern = highlight.pattern
     width = max(20, min(console.width, MAX_WIDTH) - 2 * INDENT)
     for shown in visible_lines(text, width, pattern, highlight.full):

@@ -4,29 +4,33 @@ values of metrics with units, extremes and sparklines that keep spikes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from barograph.answers.explanation import unit_of
+from barograph.answers.moments import Moment, moments
+from barograph.answers.phases import open_phases
 from barograph.apps.terminal.doctor import VERDICT_SYMBOLS, looked, since
 from barograph.apps.terminal.layout import TableLayout, TextTable, fold
-from barograph.apps.terminal.run_facts import run_facts
 from barograph.apps.terminal.runs import status_text
 from barograph.apps.terminal.sparkline import sparkline
-from barograph.base.formatting import by_family, flatten, lasted, number, printable
+from barograph.base.formatting import by_family, counted, flatten, lasted, number, printable, ranges
+from barograph.base.model import Status, Writer
 from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import Text as Words
+from barograph.delivery.relay.state import DeliveryState, read_delivery_states
 from barograph.diagnosis.crucial import Sign
 from barograph.diagnosis.diagnose import VERDICTS, Diagnosis, Visit
 from barograph.importers.summary import names_sentence, run_names, run_warnings
 from barograph.journal.view import View
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
 VALUE_SPARK_WIDTH = 24
 
@@ -107,6 +111,38 @@ WORDS = {
 }
 
 
+MAX_RANKS = 8  # of a role, and open phases, that are listed one by one
+
+MAX_MOMENTS = 5  # of a kind
+
+MAX_RANGES = 3  # of ranks with the same status
+
+FACT_WORDS = {
+    "id": Words("id", "编号"),
+    "project": Words("project", "项目"),
+    "started": Words("started", "开始"),
+    "writers": Words("writers", "写入进程"),
+    "none": Words("none", "无"),
+    "path": Words("path", "路径"),
+    "log": Words("log", "日志"),
+    "format": Words("format", "格式"),
+    "reading": Words("reading", "读取"),
+    "tracker": Words("tracker {name}", "tracker {name}"),
+    "phase": Words("phase", "阶段"),
+    "command": Words("command", "命令"),
+    "commit": Words("commit", "提交"),
+    "changes": Words(", uncommitted changes", "，有未提交的修改"),
+    "annotation": Words("annotations", "注记"),
+    "restart": Words("restarts", "重启"),
+    "config": Words("changes", "配置变更"),
+    "checkpoint": Words("checkpoints", "检查点"),
+    "at step": Words("step {step:,}: {text}", "第 {step:,} 步：{text}"),
+    "last at": Words("{count:,}, the last at step {step:,}", "{count:,} 个，最近在第 {step:,} 步"),
+    "tags": Words("tags", "标签"),
+    "notes": Words("notes", "备注"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """What ``show`` is asked for: patterns of metrics, or everything; else what fits a screen."""
@@ -119,7 +155,7 @@ class Shown:
 
     def word(self, key: str, **facts: object) -> str:
         """Return a text in the language."""
-        return WORDS[key].get(self.lang).format(run=self.run, **facts)
+        return WORDS[key].format(self.lang, run=self.run, **facts)
 
 
 def show(console: Console, view: View, shown: Shown) -> None:
@@ -167,9 +203,6 @@ def _verdict(console: Console, diagnosis: Diagnosis, shown: Shown) -> None:
 def _signs(console: Console, view: View, signs: Sequence[Sign], shown: Shown) -> None:
     if not signs:
         return
-    from rich.padding import Padding
-    from rich.table import Table
-
     console.print(f"\n{shown.word('signs')}", style="bold")
     table = Table.grid(padding=(0, 2))
     name_width = max(16, console.width // 4)
@@ -231,9 +264,6 @@ def _print_omitted(console: Console, count: int, shown: Shown) -> None:
 
 def _print_pairs(console: Console, pairs: Iterable[tuple[str, Any]]) -> None:
     """Print keys and values as an indented table."""
-    from rich.padding import Padding
-    from rich.table import Table
-
     table = Table.grid(padding=(0, 2))
     for key, value in pairs:
         table.add_row(_text("\n".join(fold(printable(key), max(16, console.width // 2))), "dim"), _text(str(value)))
@@ -242,8 +272,6 @@ def _print_pairs(console: Console, pairs: Iterable[tuple[str, Any]]) -> None:
 
 def _hanging(mark: str, text: Text) -> Table:
     """Return a text after a mark, of which further lines are indented like the first."""
-    from rich.table import Table
-
     table = Table.grid()
     table.add_row(_text(mark, "yellow"), text)
     return table
@@ -251,6 +279,103 @@ def _hanging(mark: str, text: Text) -> Table:
 
 def _text(text: str, style: str = "") -> Text:
     """Return text without interpreting markup; newlines stay in their column."""
-    from rich.text import Text
-
     return Text(printable(text, newlines=True), style=style, overflow="fold")
+
+
+def run_facts(view: View, lang: str) -> dict[str, str]:
+    """Return the facts about a run, by their titles."""
+    info = view.info
+    facts = {
+        "id": info.id,
+        "project": info.project,
+        "started": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.span[0])),
+        "writers": ", ".join(_writers(view)) or FACT_WORDS["none"].get(lang),
+        "path": str(view.location),
+        **_origin(view),
+        "phase": _first_phases(open_phases(view)),
+        **_source(view, lang),
+        **_moments(view, lang),
+        "tags": ", ".join(info.tags),
+        "notes": info.notes,
+    }
+    named = {FACT_WORDS[key].get(lang): text for key, text in facts.items() if text}
+    deliveries = read_delivery_states(view.path)
+    return named | {FACT_WORDS["tracker"].format(lang, name=one.tracker): _delivery(one) for one in deliveries}
+
+
+def _moments(view: View, lang: str) -> dict[str, str]:
+    """Return what happened at which step, of each kind the last few."""
+    by_kind: dict[str, list[Moment]] = {}
+    for moment in moments(view):
+        by_kind.setdefault(moment.kind, []).append(moment)
+    saved = by_kind.pop("checkpoint", [])
+    facts = {
+        kind: "\n".join(
+            FACT_WORDS["at step"].format(lang, step=one.step, text=one.text) for one in found[-MAX_MOMENTS:]
+        )
+        for kind, found in by_kind.items()
+    }
+    if saved:
+        facts["checkpoint"] = FACT_WORDS["last at"].format(lang, count=len(saved), step=saved[-1].step)
+    return facts
+
+
+def _source(view: View, lang: str) -> dict[str, str]:
+    """Return command and commit of the training."""
+    command, git = view.environment.get("command"), view.environment.get("git")
+    facts = {"command": " ".join(command[1:])} if command else {}
+    if git:
+        changes = "" if git["clean"] else FACT_WORDS["changes"].get(lang)
+        facts["commit"] = f"{git['commit'][:12]} ({git['branch']}{changes})"
+    return facts
+
+
+def _origin(view: View) -> dict[str, str]:
+    """Return what is known about the log that a run was read from."""
+    origin = view.origin
+    if origin is None:
+        return {}
+    facts = {} if view.location != view.path else {"log": origin.path}
+    facts["format"] = origin.title
+    return facts | ({"reading": "\n".join(origin.notes)} if origin.notes else {})
+
+
+def _delivery(delivery: DeliveryState) -> str:
+    """Describe the state of a tracker's delivery."""
+    facts = [delivery.state, f"{counted(delivery.delivered, 'row')} delivered"]
+    facts += [f"{delivery.pending} pending"] if delivery.pending else []
+    facts += [f"{delivery.dropped:,} rejected"] if delivery.dropped else []
+    facts += [f"{counted(delivery.skipped, 'value')} skipped"] if delivery.skipped else []
+    error = f": {delivery.error}" if delivery.error and delivery.state != "done" else ""
+    return ", ".join(facts) + error + (f"  {delivery.url}" if delivery.url else "")
+
+
+def _first_phases(phases: Sequence[str]) -> str:
+    more = [f"and {len(phases) - MAX_RANKS:,} more"] if len(phases) > MAX_RANKS else []
+    return "; ".join([*phases[:MAX_RANKS], *more])
+
+
+def _writers(view: View) -> Iterator[str]:
+    by_role: dict[str, dict[Writer, Status]] = {}
+    for writer, status in view.writer_statuses().items():
+        by_role.setdefault(writer.role, {})[writer] = status
+    for role, statuses in by_role.items():
+        if len(statuses) > MAX_RANKS:
+            yield _many_ranks(role, statuses)
+            continue
+        for writer, status in statuses.items():
+            attempts = f" (attempt {writer.attempt})" if writer.attempt > 1 else ""
+            yield f"{writer}{attempts} {status.word}"
+
+
+def _many_ranks(role: str, statuses: Mapping[Writer, Status]) -> str:
+    """Return the number of ranks with each status; of the rarer ones, which ranks have it."""
+    by_word: dict[str, list[int]] = {}
+    for writer, status in statuses.items():
+        by_word.setdefault(status.word, []).append(writer.rank)
+    (most, common), *others = sorted(by_word.items(), key=lambda entry: -len(entry[1]))
+    counts = [f"{len(common):,} {most}"] if others else [most]
+    counts += [f"{len(ranks):,} {word} ({ranges(ranks, MAX_RANGES)})" for word, ranks in others]
+    restarted = sum(writer.attempt > 1 for writer in statuses)
+    counts += [f"{restarted:,} restarted"] if restarted else []
+    return f"{len(statuses):,} ranks of {role} {', '.join(counts)}"

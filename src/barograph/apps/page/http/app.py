@@ -32,16 +32,24 @@ from barograph.answers.responses import BinaryBody, encode
 from barograph.answers.runs.listing import RunDirectory
 from barograph.answers.views.curves import MEDIA_TYPE
 from barograph.apps.page.files import StaticFiles
-from barograph.apps.page.http.endpoints import ENDPOINTS
+from barograph.apps.page.http import directory_handlers, run_handlers
+from barograph.apps.page.http.endpoints import (
+    LIVE_PARAMETERS,
+    MAX_COMPARED,
+    Endpoint,
+    description,
+    parse_body,
+    parse_query,
+)
 from barograph.apps.page.http.guard import FOR_PROGRAMS, Allowed, Guard, RejectedRequest
-from barograph.apps.page.http.handlers import LIVE_PARAMETERS, MAX_COMPARED, Endpoint
 from barograph.apps.page.http.ingest import CONTENT_TYPE, PATHS, PREFIX, Ingest, IngestMetrics
 from barograph.apps.page.http.live import Hub
-from barograph.apps.page.http.openapi import description
-from barograph.apps.page.http.parameters import parse_body, parse_query
 from barograph.base.errors import JournalError, RequestError
+from barograph.catalogue.spec import CatalogueError
 from barograph.delivery.transfer.receiver import DirectoryLimits, ReceivedRuns
 from barograph.delivery.transfer.tokens import Grant, Right
+
+ENDPOINTS = (*directory_handlers.ENDPOINTS, *run_handlers.ENDPOINTS)
 
 THREADS = 8
 
@@ -55,13 +63,6 @@ PRELOAD = "<api/runs?sort=began&hidden=0&offset=0&limit=100>; rel=preload; as=fe
 OTHER_LISTS = frozenset({"run", "with", "q", "sort"})
 
 RouteHandler = Callable[[Request], Awaitable[Response]]
-
-
-def make_app(dir: Path, guard: Guard | None = None) -> Starlette:
-    """Return the application that serves a directory, behind a guard."""
-    app = page_app(dir)
-    app.add_middleware(GuardMiddleware, guard=guard or Guard())
-    return app
 
 
 def page_app(dir: Path, more_paths: Mapping[str, Any] | None = None) -> Starlette:
@@ -97,7 +98,7 @@ def page_app(dir: Path, more_paths: Mapping[str, Any] | None = None) -> Starlett
     routes += [Route("/api/openapi.json", openapi_json), Route("/api/live", live), Route("/{path:path}", file)]
     app = Starlette(
         routes=routes,
-        exception_handlers=dict.fromkeys((RequestError, HTTPException, JournalError), _error_handler),
+        exception_handlers=dict.fromkeys((RequestError, CatalogueError, HTTPException, JournalError), _error_handler),
         lifespan=lifespan,
     )
     app.state.directory, app.state.hub = directory, hub
@@ -106,10 +107,12 @@ def page_app(dir: Path, more_paths: Mapping[str, Any] | None = None) -> Starlett
 
 def _route_handler(directory: RunDirectory, endpoint: Endpoint, limiter: anyio.CapacityLimiter) -> RouteHandler:
     async def handle(request: Request) -> Response:
-        arguments = parse_query(endpoint.parameters, request.query_params) | request.path_params
-        if endpoint.body:
+        if endpoint.has_body:
             body = await _json_body(request)
-            arguments |= parse_body(endpoint.body, body) | {"given": body}
+            arguments = parse_body(endpoint.parameters, body) | {"given": body}
+        else:
+            arguments = parse_query(endpoint.parameters, request.query_params)
+        arguments |= request.path_params
         if endpoint.binary and not arguments.get("format"):
             arguments["format"] = "json" if "application/json" in request.headers.get("accept", "") else "binary"
         encoded = await anyio.to_thread.run_sync(_call_and_encode, directory, endpoint, arguments, limiter=limiter)
@@ -186,7 +189,9 @@ def _error_response(status: int, message: str, headers: dict[str, str] | None = 
 async def _error_handler(request: Request, problem: Exception) -> Response:
     if isinstance(problem, HTTPException):
         return _error_response(problem.status_code, str(problem.detail), dict(problem.headers or {}))
-    return _error_response(problem.status if isinstance(problem, RequestError) else 404, str(problem))
+    if isinstance(problem, RequestError):
+        return _error_response(problem.status, str(problem))
+    return _error_response(400 if isinstance(problem, CatalogueError) else 404, str(problem))
 
 
 class GuardMiddleware:
@@ -308,15 +313,15 @@ class ProjectApps:
             return self._ingest
         if self._ingest is not None and path == "/metrics":
             if not grant.allows("read"):
-                return _refused(
-                    "the metrics are of all projects: they need a token of all that grants the right to read"
+                return _error_response(
+                    403, "the metrics are of all projects: they need a token of all that grants the right to read"
                 )
             return Response(self.metrics.text(), 200, {"cache-control": "no-store"}, CONTENT_TYPE)
         is_change = method not in ("GET", "HEAD") and path not in READING_POSTS
         needed: tuple[Right, ...] = ("read", "write") if is_change else ("read",)
         for right in needed:
             if not grant.allows(right, grant.project):
-                return _refused(f"the token does not grant the right to {right}")
+                return _error_response(403, f"the token does not grant the right to {right}")
         return await self._page(grant.project)
 
     async def _page(self, project: str | None) -> Starlette:
@@ -336,7 +341,3 @@ class ProjectApps:
 async def _close(app: Starlette) -> None:
     await app.state.hub.close()
     app.state.directory.close()
-
-
-def _refused(message: str) -> Response:
-    return Response(encode({"error": message}), 403, None, "application/json")

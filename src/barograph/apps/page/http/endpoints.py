@@ -1,317 +1,353 @@
-"""The endpoints of the API: address, parameters and handler of each. `docs/api.md` describes them for people."""
+"""Endpoints of the API: each is declared once, with its parameters, to parse requests and to describe it in OpenAPI."""
 
 from __future__ import annotations
 
-from barograph.answers.runs.table import SORTS as SORT_RUNS
-from barograph.answers.views import curves
-from barograph.answers.views.samples import TEXTS
-from barograph.apps.page.http.handlers import (
-    ANNOTATION_FIELDS,
-    BAND_FIELDS,
-    FORMATS,
-    POINTS,
-    REGEX_SECONDS,
-    REPORT_NAME,
-    REPORT_TEXT,
-    VIEW_FIELDS,
-    WINDOW_FIELDS,
-    WRITTEN_FIELDS,
-    Endpoint,
-    about,
-    annotate,
-    bands,
-    columns,
-    compare,
-    evaluation,
-    events,
-    explain,
-    findings,
-    groups,
-    histograms,
-    meanings,
-    memory,
-    names,
-    phases,
-    points_parameter,
-    posted_series,
-    report,
-    reports,
-    run_details,
-    run_overview,
-    run_series,
-    runs,
-    sample,
-    samples,
-    save_report,
-    save_view,
-    saved_views,
-    table,
-    texts,
-    timeline,
-    token_sums,
-    written,
-    written_file,
-)
-from barograph.apps.page.http.parameters import Parameter
-from barograph.journal.samples.query import SORTS
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Literal, Protocol
 
-FROM_X = Parameter("from", "start on the x axis, inclusive", "number")
+from barograph.answers.open_run import OpenRun
+from barograph.answers.runs.listing import RunDirectory
+from barograph.answers.views.curves import MEDIA_TYPE
+from barograph.base import __version__
+from barograph.base.errors import RequestError
 
-TO_X = Parameter("to", "end on the x axis, inclusive", "number")
+MAX_COMPARED = 64  # runs in one answer
 
-FROM = Parameter("from", "first step, inclusive", "integer")
+MAX_INTEGER = 2**53  # JavaScript's numbers are exact up to here
 
-TO = Parameter("to", "last step, inclusive", "integer")
+MAX_TEXT = 4096
 
-STEP = Parameter("step", "the step", "integer")
+TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no", "")
 
-SINCE = Parameter("since", "number of the first item; negative counts from the end", "integer", 0)
-
-RUN = "/api/runs/{run}"
+KINDS: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+}
 
 
-def _limit(default: int, most: int) -> Parameter:
+class QueryParameters(Protocol):
+    """The query of a request, as Starlette provides it."""
+
+    def getlist(self, key: Any) -> list[Any]:
+        """Return all values of a name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a query, or one field of a JSON body."""
+
+    name: str
+    description: str = ""
+    kind: Literal["string", "integer", "number", "boolean", "array"] = "string"
+    default: Any = None
+    repeated: bool = False
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    max_length: int = MAX_TEXT
+
+    def parse(self, given: list[str]) -> Any:
+        """Return the value of a query, or raise a RequestError that names the expected one."""
+        if self.required and (not given or (not given[-1] and self.kind != "string")):
+            raise RequestError(400, f"{self.name} is missing: {self.description}")
+        if self.repeated:
+            return [self._parse_one(text) for text in given]
+        return self._parse_one(given[-1]) if given and (given[-1] or self.kind == "string") else self.default
+
+    def _parse_one(self, text: str) -> Any:
+        if self.kind == "string":
+            return self._checked_text(text)
+        if self.kind == "boolean":
+            if text.lower() not in TRUE + FALSE:
+                raise RequestError(400, f"{self.name}: expected 0 or 1, got {text[:40]!r}")
+            return text.lower() in TRUE
+        try:
+            return self._checked_number(int(text) if self.kind == "integer" else float(text))
+        except ValueError:
+            raise RequestError(400, f"{self.name}: expected {_article(self.kind)}, got {text[:40]!r}") from None
+
+    def check(self, value: Any) -> Any:
+        """Return the value of a JSON body, or raise a RequestError that names the expected type."""
+        kinds = KINDS[self.kind]
+        if value is None:
+            return self.default
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):  # bool is a subclass of int
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            raise RequestError(400, f"{self.name}: expected {expected}, got {type(value).__name__}")
+        if isinstance(value, str):
+            return self._checked_text(value)
+        if isinstance(value, int | float):
+            if not abs(value) <= MAX_INTEGER:
+                raise RequestError(400, f"{self.name}: expected a number up to {MAX_INTEGER}")
+            return self._checked_number(value)
+        return value
+
+    def _checked_text(self, text: str) -> str:
+        if self.choices and text not in self.choices:
+            raise RequestError(400, f"{self.name}: expected one of {', '.join(self.choices)}, got {text[:40]!r}")
+        if len(text) > self.max_length:
+            raise RequestError(400, f"{self.name}: expected at most {self.max_length} characters, got {len(text)}")
+        return text
+
+    def _checked_number(self, value: float | int) -> float | int:
+        minimum, maximum = self._limits()
+        bounded = self.kind == "integer" or self.minimum is not None or self.maximum is not None
+        if math.isnan(value) or (bounded and not minimum <= value <= maximum):
+            raise RequestError(400, f"{self.name}: expected {_article(self.kind)} from {minimum:g} to {maximum:g}")
+        return value
+
+    def _limits(self) -> tuple[float, float]:
+        minimum = -MAX_INTEGER if self.minimum is None else self.minimum
+        return minimum, MAX_INTEGER if self.maximum is None else self.maximum
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI description of a parameter of a query."""
+        schema: dict[str, Any] = {"type": self.kind}
+        if self.choices:
+            schema["enum"] = list(self.choices)
+        if self.kind == "integer":
+            schema["minimum"], schema["maximum"] = self._limits()
+        if self.default is not None:
+            schema["default"] = self.default
+        schema = {"type": "array", "items": schema} if self.repeated else schema
+        described = {"name": self.name, "in": "query", "description": self.description, "schema": schema}
+        return described | ({"required": True} if self.required else {})
+
+    def field_schema(self) -> dict[str, Any]:
+        """Return the JSON schema of a field of a body."""
+        schema: dict[str, Any] = {"type": [self.kind, "null"]}
+        if self.kind == "string":
+            schema["maxLength"] = self.max_length
+        if self.kind in ("integer", "number"):
+            schema |= {"minimum": -MAX_INTEGER, "maximum": MAX_INTEGER}
+        return schema
+
+
+def _article(kind: str) -> str:
+    return "an integer" if kind == "integer" else f"a {kind}"
+
+
+def parse_query(parameters: Iterable[Parameter], query: QueryParameters) -> dict[str, Any]:
+    """Parse the declared parameters of a request; unknown ones are ignored."""
+    return {parameter.name: parameter.parse(query.getlist(parameter.name)) for parameter in parameters}
+
+
+def parse_body(fields: Iterable[Parameter], body: Any) -> dict[str, Any]:
+    """Parse a JSON object; an unknown field is an error that lists the known ones."""
+    if not isinstance(body, dict):
+        raise RequestError(400, f"expected a JSON object, got {type(body).__name__}")
+    known = {field.name: field for field in fields}
+    unknown = [name for name in body if name not in known]
+    if unknown:
+        raise RequestError(400, f"unknown fields: {', '.join(map(repr, unknown[:5]))}; expected {', '.join(known)}")
+    return {name: field.check(body.get(name)) for name, field in known.items()}
+
+
+def points_parameter(default: int) -> Parameter:
+    """Return the parameter for the number of buckets of a curve."""
+    return Parameter("points", "maximum number of buckets", "integer", default, minimum=1, maximum=10_000)
+
+
+def limit_parameter(default: int, most: int) -> Parameter:
+    """Return the parameter for the number of items of a list."""
     return Parameter("limit", "maximum number of items", "integer", default, minimum=1, maximum=most)
 
 
-ENDPOINTS = (
-    Endpoint("GET", "/api/about", "Version, directory and limits", about),
-    Endpoint(
-        "GET",
-        "/api/runs",
-        "The list of runs",
-        runs,
-        (
-            Parameter("since", "cursor of an earlier response to the same request"),
-            Parameter("q", "only runs that contain each of these words", default=""),
-            Parameter("sort", "sort order", default="began", choices=tuple(SORT_RUNS)),
-            Parameter("hidden", "with hidden runs", "boolean", True),
-            Parameter("offset", "number of runs to skip", "integer", 0, minimum=0, maximum=10_000_000),
-            _limit(100, 1000),
-            Parameter("key", "a run that is returned in any case; repeat it", repeated=True),
-        ),
-    ),
-    Endpoint(
-        "GET",
-        "/api/table",
-        "Columns of all runs",
-        table,
-        (
-            Parameter("column", "a fact, config key, or number of a metric such as best:validation", repeated=True),
-            Parameter("where", "conditions: status = running and actor.lr > 1e-6", default=""),
-            Parameter("group", "seeds, group, tag or a config key; repeat it", repeated=True),
-            Parameter("hidden", "with hidden runs", "boolean", False),
-            Parameter("choices", "with the columns that the table can have", "boolean", False),
-            Parameter("shown", "a run that is in sight, to be judged first; repeat it", repeated=True),
-            Parameter("since", "cursor of an earlier response to the same request"),
-        ),
-    ),
-    Endpoint("GET", "/api/columns", "Columns that the table can have", columns),
-    Endpoint(
-        "PATCH",
-        RUN,
-        "Pin, rename, hide or annotate a run, or choose the source of its names",
-        annotate,
-        body=ANNOTATION_FIELDS,
-        extra_statuses=(404, 409, 413),
-    ),
-    Endpoint("GET", "/api/views", "The saved views of the page", saved_views),
-    Endpoint(
-        "POST",
-        "/api/views",
-        "Save a view of the page under a name, or remove it",
-        save_view,
-        body=VIEW_FIELDS,
-        extra_statuses=(409, 413),
-    ),
-    Endpoint("GET", "/api/reports", "The names of the reports", reports),
-    Endpoint(
-        "POST",
-        "/api/reports",
-        "Save a report under a name, or remove it",
-        save_report,
-        body=(REPORT_NAME, REPORT_TEXT),
-        extra_statuses=(409, 413),
-    ),
-    Endpoint(
-        "POST",
-        "/api/report",
-        "A report as the page draws it",
-        written,
-        body=WRITTEN_FIELDS,
-        extra_statuses=(404, 413),
-    ),
-    Endpoint(
-        "POST",
-        "/api/report_file",
-        "A report as one HTML file",
-        written_file,
-        body=WRITTEN_FIELDS,
-        extra_statuses=(404, 413),
-        is_file=True,
-    ),
-    Endpoint(
-        "GET",
-        f"{RUN}/overview",
-        "Everything that the overview shows",
-        run_overview,
-        (points_parameter(160),),
-        extra_statuses=(404,),
-    ),
-    Endpoint("GET", f"{RUN}/findings", "What the doctor says about a run", findings, extra_statuses=(404,)),
-    Endpoint("GET", f"{RUN}/names", "Every metric, grouped into charts", names, extra_statuses=(404,)),
-    Endpoint("GET", f"{RUN}/meanings", "What each name means", meanings, extra_statuses=(404,)),
-    Endpoint(
-        "GET",
-        f"{RUN}/series",
-        "Many series of one run",
-        run_series,
-        (
-            Parameter("name", "a metric as logged; repeat it", repeated=True),
-            POINTS,
-            FROM_X,
-            TO_X,
-            Parameter("x", "x axis", default="step", choices=curves.AXES),
-            Parameter("since", "cursors of an earlier response, in the order of the names", repeated=True),
-            Parameter("role", "role of a single writer"),
-            Parameter("rank", "rank of a single writer", "integer"),
-            Parameter("attempt", "a single attempt", "integer"),
-            Parameter("branches", "include superseded attempts", "boolean", False),
-            Parameter("format", "binary or json", choices=FORMATS),
-        ),
-        extra_statuses=(404, 413),
-        binary=True,
-    ),
-    Endpoint(
-        "POST",
-        "/api/series",
-        "Many series of several runs",
-        posted_series,
-        body=WINDOW_FIELDS,
-        extra_statuses=(404, 413),
-        binary=True,
-    ),
-    Endpoint(
-        "GET",
-        f"{RUN}/histograms",
-        "Histograms of a name over steps",
-        histograms,
-        (Parameter("name", "the name as logged", required=True), points_parameter(200)),
-        extra_statuses=(404,),
-    ),
-    Endpoint(
-        "GET",
-        f"{RUN}/phases",
-        "Time by phase and step",
-        phases,
-        (points_parameter(200), FROM, TO),
-        extra_statuses=(404,),
-    ),
-    Endpoint("GET", f"{RUN}/timeline", "Spans of one step", timeline, (STEP,), extra_statuses=(404,)),
-    Endpoint("GET", f"{RUN}/memory", "Memory of a step", memory, (STEP,), extra_statuses=(404,)),
-    Endpoint("GET", f"{RUN}/evaluation", "Task sets", evaluation, (points_parameter(400),), extra_statuses=(404,)),
-    Endpoint(
-        "GET",
-        f"{RUN}/samples",
-        "Search completions",
-        samples,
-        (
-            STEP,
-            FROM,
-            TO,
-            Parameter("min_reward", "at least this reward", "number"),
-            Parameter("max_reward", "at most this reward", "number"),
-            Parameter("min_length", "at least this many tokens", "integer"),
-            Parameter("max_length", "at most this many tokens", "integer"),
-            Parameter("task", "only this task"),
-            Parameter("group", "only this group"),
-            Parameter("finish_reason", "only this finish reason"),
-            Parameter("grep", "only samples that contain this text, ignoring case"),
-            Parameter("regex", f"only samples that match this regular expression, for at most {REGEX_SECONDS:g} s"),
-            Parameter("where", "conditions on columns: reward.format < 0.5 and correct = false"),
-            Parameter("sort", f"{', '.join(SORTS)} or another column; with a minus the largest first", default="step"),
-            Parameter(
-                "texts", "prompts and completions, shortened turns, or whole turns", "string", "full", choices=TEXTS
-            ),
-            _limit(50, 500),
-            Parameter("offset", "number of samples to skip", "integer", 0, minimum=0, maximum=1_000_000),
-        ),
-        extra_statuses=(404,),
-    ),
-    Endpoint(
-        "GET",
-        f"{RUN}/sample",
-        "One sample with its tokens",
-        sample,
-        (Parameter("place", "the place of a sample in the journal", required=True),),
-        extra_statuses=(404,),
-    ),
-    Endpoint(
-        "GET",
-        f"{RUN}/token_sums",
-        "Tokens of a step by the sums of a value",
-        token_sums,
-        (
-            Parameter("step", "the step of the samples", "integer", required=True),
-            Parameter("value", "the value that is summed: entropy, log_prob, …", required=True),
-            _limit(30, 500),
-        ),
-        extra_statuses=(404,),
-    ),
-    Endpoint(
-        "GET", f"{RUN}/details", "Config, environment, writers, relay and notices", run_details, extra_statuses=(404,)
-    ),
-    Endpoint(
-        "GET", f"{RUN}/events", "Events in order of time", events, (SINCE, _limit(500, 10_000)), extra_statuses=(404,)
-    ),
-    Endpoint(
-        "GET",
-        f"{RUN}/texts",
-        "Logged texts",
-        texts,
-        (Parameter("name", "only this name"), SINCE, _limit(200, 1000)),
-        extra_statuses=(404,),
-    ),
-    Endpoint(
-        "GET",
-        "/api/compare",
-        "Runs side by side",
-        compare,
-        (Parameter("run", "a key; repeat it", repeated=True, required=True),),
-        extra_statuses=(404, 413),
-    ),
-    Endpoint(
-        "GET",
-        "/api/groups",
-        "Groups of runs compared",
-        groups,
-        (
-            Parameter("run", "a key; repeat it", repeated=True, required=True),
-            Parameter("by", "seeds, group, tag or a column of the table; repeat it", repeated=True),
-            Parameter("metric", "a chart of /api/compare; without it validation or the reward"),
-        ),
-        extra_statuses=(404, 413),
-    ),
-    Endpoint("POST", "/api/bands", "Means of groups of series", bands, body=BAND_FIELDS, extra_statuses=(404, 413)),
-    Endpoint(
-        "GET",
-        "/api/explain",
-        "The catalogue's explanation of a name",
-        explain,
-        (
-            Parameter("name", "a metric name as logged, or a catalogue id", required=True),
-            Parameter("source", "vocabulary of the name, as in barograph explain"),
-        ),
-    ),
-    Endpoint(
-        "GET",
-        f"{RUN}/report",
-        "All data of a run",
-        report,
-        (
-            points_parameter(400),
-            Parameter("samples", "maximum number of samples", "integer", 50, minimum=0, maximum=500),
-        ),
-        extra_statuses=(404, 413),
-    ),
+LIVE_PARAMETERS = (
+    Parameter("run", "keys of runs", repeated=True),
+    Parameter("list", "also report changes of the list", "boolean", False),
 )
+
+Arguments = dict[str, Any]
+
+Handler = Callable[[RunDirectory, Arguments], Any]
+
+RunHandler = Callable[[OpenRun, Arguments], Any]
+
+RUN = "/api/runs/{run}"
+
+FILE_TYPE = "application/octet-stream"  # that a browser saves, and never opens as a page of the server
+
+STATUSES = {
+    400: "A parameter is wrong",
+    401: "The token is missing or wrong",
+    403: "The request comes from another site",
+    404: "No such run, metric or step",
+    405: "Method not allowed",
+    409: "The change cannot be stored",
+    413: "The response or the body would be too large",
+    421: "The Host header names another host",
+}
+
+COMMON_STATUSES = (400, 401, 403, 405, 421)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One endpoint. The handler runs in a worker thread and may block.
+
+    ``parameters`` are those of the query; of a method other than GET they are the fields of the body. ``statuses`` are
+    those that do not follow from the path and the body.
+    """
+
+    method: str
+    path: str
+    summary: str
+    handler: Handler
+    parameters: tuple[Parameter, ...] = ()
+    statuses: tuple[int, ...] = ()
+    binary: bool = False
+    is_file: bool = False  # the response is a file to save
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a request has a body."""
+        return self.method != "GET"
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the endpoint's OpenAPI description."""
+        is_of_run = "{run}" in self.path
+        content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+        if self.is_file:
+            content = {FILE_TYPE: {"schema": {"type": "string", "format": "binary"}}}
+        if self.binary:
+            content[MEDIA_TYPE] = {"schema": {"type": "string", "format": "binary"}}
+        query = () if self.has_body else self.parameters
+        statuses = {
+            *COMMON_STATUSES,
+            *self.statuses,
+            *((404,) if is_of_run else ()),
+            *((413,) if self.has_body else ()),
+        }
+        fields = {field.name: field.field_schema() for field in self.parameters}
+        return operation(
+            self.handler.__name__,
+            self.summary,
+            content,
+            {status: STATUSES[status] for status in sorted(statuses)},
+            [*([path_parameter("run")] if is_of_run else []), *(parameter.openapi() for parameter in query)],
+            description=(self.handler.__doc__ or "").strip(),
+            error={"$ref": "#/components/schemas/Error"},
+            body=json_content({"type": "object", "additionalProperties": False, "properties": fields})
+            if self.has_body
+            else None,
+            has_etag=not self.has_body,
+        )
+
+
+class Endpoints(list[Endpoint]):
+    """The endpoints of a module, each declared above its handler."""
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        summary: str,
+        *parameters: Parameter,
+        statuses: tuple[int, ...] = (),
+        binary: bool = False,
+        is_file: bool = False,
+    ) -> Callable[[Handler], Handler]:
+        """Declare an endpoint of the directory."""
+
+        def declare(handler: Handler) -> Handler:
+            self.append(Endpoint(method, path, summary, handler, parameters, statuses, binary, is_file))
+            return handler
+
+        return declare
+
+    def add_of_run(
+        self, name: str, summary: str, *parameters: Parameter, statuses: tuple[int, ...] = ()
+    ) -> Callable[[RunHandler], RunHandler]:
+        """Declare an endpoint of a run, whose handler gets the open run."""
+
+        def declare(view: RunHandler) -> RunHandler:
+            @wraps(view)
+            def handler(directory: RunDirectory, arguments: Arguments) -> Any:
+                with directory.open_runs.use(arguments["run"]) as opened:
+                    return view(opened, arguments)
+
+            self.add("GET", f"{RUN}/{name}", summary, *parameters, statuses=statuses)(handler)
+            return view
+
+        return declare
+
+
+def json_content(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of a JSON body or answer."""
+    return {"application/json": {"schema": schema}}
+
+
+def path_parameter(name: str) -> dict[str, Any]:
+    """Return the description of a part of a path."""
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def operation(
+    id: str,
+    summary: str,
+    content: dict[str, Any],
+    errors: Mapping[int, str],
+    parameters: Iterable[dict[str, Any]] = (),
+    *,
+    error: dict[str, Any],
+    description: str = "",
+    answer: str = "The response",
+    body: dict[str, Any] | None = None,
+    has_etag: bool = False,
+) -> dict[str, Any]:
+    """Return the OpenAPI description of an operation.
+
+    ``errors`` are the meanings of its statuses, whose bodies have the schema ``error``.
+    """
+    not_changed = {"304": {"description": "Not changed since the ETag that was sent"}} if has_etag else {}
+    return {
+        "summary": summary,
+        **({"description": description} if description else {}),
+        "operationId": id,
+        "parameters": list(parameters),
+        "responses": {
+            "200": {"description": answer, "content": content},
+            **not_changed,
+            **{
+                str(status): {"description": meaning, "content": json_content(error)}
+                for status, meaning in errors.items()
+            },
+        },
+        **({"requestBody": {"required": True, "content": body}} if body is not None else {}),
+    }
+
+
+def description(endpoints: Iterable[Endpoint], more_paths: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 description of endpoints, and of paths that are described already."""
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = endpoint.openapi()
+    error = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+    live = operation(
+        "live",
+        "Server-sent events",
+        {"text/event-stream": {"schema": {"type": "string"}}},
+        {status: STATUSES[status] for status in (*COMMON_STATUSES, 404)},
+        [parameter.openapi() for parameter in LIVE_PARAMETERS],
+        answer="A stream of events",
+        error=error,
+    )
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "barograph",
+            "version": __version__,
+            "description": "Metrics of reinforcement-learning runs.",
+        },
+        "paths": {**paths, "/api/live": {"get": live}, **(more_paths or {})},
+        "components": {"schemas": {"Error": error}},
+    }

@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from barograph.answers.responses import encode
-from barograph.apps.page.http.parameters import Parameter, parse_query
+from barograph.apps.page.http.endpoints import Parameter, json_content, operation, parse_query, path_parameter
 from barograph.base.errors import RequestError
 from barograph.delivery.transfer.destination import DestinationError
 from barograph.delivery.transfer.receiver import Added, ReceivedRuns, Receiver
@@ -149,7 +149,7 @@ class Ingest:
         self._metrics = metrics
         self._max_waiting = max_waiting
         self._of_project: Counter[str] = Counter()  # bytes of pieces in memory
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._limiter = anyio.CapacityLimiter(THREADS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -223,8 +223,6 @@ class Ingest:
         return receiver.add(segment, offset, data, last)
 
     async def _in_thread(self, call: Callable[..., Result], *arguments: Any) -> Result:
-        if self._limiter is None:  # there is no event loop before the first request
-            self._limiter = anyio.CapacityLimiter(THREADS)
         return await anyio.to_thread.run_sync(call, *arguments, limiter=self._limiter)
 
     @contextmanager
@@ -233,7 +231,8 @@ class Ingest:
         most = self._runs.limits.of_run.largest_piece
         if length > most:
             raise DestinationError(f"the piece has {length:,} bytes; at most {most:,} are taken", "limit")
-        if self._waiting and self._waiting + length > self._max_waiting:
+        waiting = self._metrics.waiting_bytes
+        if waiting and waiting + length > self._max_waiting:
             raise DestinationError("the server is busy: try again later", "busy", retry_after=RETRY_SECONDS)
         if self._of_project[project] and self._of_project[project] + length > self._max_waiting // 2:
             raise RequestError(429, "the server is busy with other pieces of this project: try again later")
@@ -242,10 +241,6 @@ class Ingest:
             yield length
         finally:
             self._change_waiting(project, -length)
-
-    @property
-    def _waiting(self) -> int:
-        return self._metrics.waiting_bytes
 
     def _change_waiting(self, project: str, change: int) -> None:
         self._metrics.waiting_bytes += change
@@ -332,51 +327,42 @@ TAKING = (409, 411, 413, 429, 503)
 
 BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
-METRICS = {CONTENT_TYPE: {"schema": {"type": "string"}}}
-
-
-def _json_content(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
-
 
 def _operation(
-    id: str, summary: str, answer: dict[str, Any], statuses: Iterable[int], parameters: Iterable[Parameter] = ()
+    id: str,
+    summary: str,
+    answer: dict[str, Any],
+    statuses: Iterable[int],
+    parameters: Iterable[Parameter] = (),
+    takes_bytes: bool = False,
 ) -> dict[str, Any]:
-    errors = {str(one): {"description": STATUS_MEANINGS[one], "content": _json_content(ERROR)} for one in statuses}
-    return {
-        "summary": summary,
-        "operationId": id,
-        "parameters": [parameter.openapi() for parameter in parameters],
-        "responses": {"200": {"description": "The response", "content": answer}, **errors},
-    }
-
-
-def _below_run(*names: str) -> dict[str, Any]:
-    return {"parameters": [{"name": n, "in": "path", "required": True, "schema": {"type": "string"}} for n in names]}
-
-
-def _taking(operation: dict[str, Any]) -> dict[str, Any]:
-    return {**operation, "requestBody": {"required": True, "content": BYTES}}
+    meanings = {status: STATUS_MEANINGS[status] for status in statuses}
+    described = [parameter.openapi() for parameter in parameters]
+    return operation(id, summary, answer, meanings, described, error=ERROR, body=BYTES if takes_bytes else None)
 
 
 RUN = f"{PREFIX}{{project}}/{{run}}"
 
+OF_RUN = [path_parameter("project"), path_parameter("run")]
+
 PATHS: dict[str, Any] = {
     RUN: {
-        **_below_run("project", "run"),
+        "parameters": OF_RUN,
         "get": _operation(
-            "transfer_held", "Bytes of each segment that are held", _json_content(SEGMENTS), (*COMMON, 503)
+            "transfer_held", "Bytes of each segment that are held", json_content(SEGMENTS), (*COMMON, 503)
         ),
     },
     f"{RUN}/run.json": {
-        **_below_run("project", "run"),
-        "post": _taking(_operation("transfer_info", "Store run.json once", _json_content(HELD), (*COMMON, *TAKING))),
+        "parameters": OF_RUN,
+        "post": _operation(
+            "transfer_info", "Store run.json once", json_content(HELD), (*COMMON, *TAKING), takes_bytes=True
+        ),
     },
     f"{RUN}/{{segment}}": {
-        **_below_run("project", "run", "segment"),
+        "parameters": [*OF_RUN, path_parameter("segment")],
         "get": _operation("transfer_read", "Read bytes of a segment", BYTES, COMMON, READ_PARAMETERS),
-        "post": _taking(
-            _operation("transfer_piece", "Append a piece", _json_content(HELD), (*COMMON, *TAKING), PIECE_PARAMETERS)
+        "post": _operation(
+            "transfer_piece", "Append a piece", json_content(HELD), (*COMMON, *TAKING), PIECE_PARAMETERS, True
         ),
     },
     "/metrics": {

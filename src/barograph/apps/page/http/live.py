@@ -54,8 +54,8 @@ class Hub:
         self._topics: dict[str, Topic] = {}
         self._looking: asyncio.Task[None] | None = None
         self._changes = -1  # of files, as of the last look
-        self._changed: asyncio.Condition | None = None
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._changed = asyncio.Condition()
+        self._limiter = anyio.CapacityLimiter(THREADS)
         self._closed = False
 
     async def stream(self, runs: Sequence[str], listed: bool) -> AsyncIterator[bytes]:
@@ -87,9 +87,8 @@ class Hub:
         for topic in self._topics.values():
             _cancel(topic.task)
         _cancel(self._looking)
-        if self._changed is not None:
-            async with self._changed:
-                self._changed.notify_all()
+        async with self._changed:
+            self._changed.notify_all()
 
     @asynccontextmanager
     async def _watching(self, keys: list[str]) -> AsyncIterator[dict[str, Topic]]:
@@ -179,9 +178,6 @@ class Hub:
             await self._poll(topic)
 
     async def _poll(self, topic: Topic) -> None:
-        # Not in __init__, which runs before there is an event loop.
-        if self._limiter is None or self._changed is None:
-            self._limiter, self._changed = anyio.CapacityLimiter(THREADS), asyncio.Condition()
         try:
             state = await anyio.to_thread.run_sync(topic.poll, limiter=self._limiter)
         except (RequestError, BarographError, OSError):  # the run was removed; it may appear again
@@ -195,7 +191,6 @@ class Hub:
 
     async def _wait(self, topics: dict[str, Topic], seen: dict[str, dict[str, Any]]) -> list[str]:
         """Wait for changes; return the changed topics, or nothing when a keep-alive comment is due."""
-        assert self._changed is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(KEEPALIVE_SECONDS), self._changed:
                 while not self._closed:

@@ -109,14 +109,17 @@ def _check_proxy(proxy: str) -> None:
         raise ServingError(f"--behind-proxy: expected an address such as https://host/barograph/, got {proxy!r}")
 
 
+ALONE = TeamOptions()
+"""A server on a machine of one's own."""
+
+
 def token_for(host: str, token: str | None, always: bool = False) -> str | None:
     """Return the token that requests need: a new one where other machines reach the address and none is given."""
     return token or (None if is_loopback(host) and not always else secrets.token_urlsafe(24))
 
 
-def address(host: str, port: int, token: str | None, options: TeamOptions | None = None) -> str:
+def address(host: str, port: int, token: str | None, options: TeamOptions = ALONE) -> str:
     """Return the address to open."""
-    options = options or TeamOptions()
     shown = socket.gethostname() if host in ANY_ADDRESS else f"[{host}]" if ":" in host else host
     base = f"{'https' if options.certificate else 'http'}://{shown}:{port}"
     base = options.proxy.rstrip("/") if options.proxy is not None else base
@@ -128,12 +131,11 @@ def make_server(
     guard: Guard,
     ready: Callable[[], None] = lambda: None,
     limits: ConnectionLimits | None = None,
-    options: TeamOptions | None = None,
+    options: TeamOptions = ALONE,
 ) -> uvicorn.Server:
     """Return a server for a directory; it calls ``ready`` once it accepts requests."""
     from barograph.apps.page.http.app import ProjectApps
 
-    options = options or TeamOptions()
     apps = ProjectApps(dir, options.ingest)
     return app_server(apps.guarded(guard), ready, limits, options, apps.end_streams)
 
@@ -146,15 +148,13 @@ def app_server(
     app: ASGIApp,
     ready: Callable[[], None],
     limits: ConnectionLimits | None = None,
-    options: TeamOptions | None = None,
+    options: TeamOptions = ALONE,
     end_streams: Callable[[], Awaitable[None]] = _no_streams,
 ) -> uvicorn.Server:
     """Return a server for an application; it calls ``ready`` once it accepts requests, ``end_streams`` at its end."""
     import uvicorn
 
     from barograph.apps.page.http.connection_limits import LimitedProtocol
-
-    options = options or TeamOptions()
 
     class Protocol(LimitedProtocol):
         pass
@@ -194,7 +194,7 @@ def serve(
     token: str | None,
     ready: Callable[[str], None],
     framed: bool = False,
-    options: TeamOptions | None = None,
+    options: TeamOptions = ALONE,
 ) -> None:
     """Serve a directory until interrupted; call ``ready`` with the address once requests are accepted.
 
@@ -203,7 +203,6 @@ def serve(
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise ServingError(f"the page needs {package}: pip install 'barograph[page]'")
-    options = options or TeamOptions()
     tokens = TokenFile(dir) if options.ingest or TokenFile(dir).path.exists() else None
     # Everybody reaches a proxy, also one that asks over loopback; and what a node sends needs a name.
     is_team = options.ingest or options.proxy is not None
