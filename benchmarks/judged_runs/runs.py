@@ -9,7 +9,7 @@ from pathlib import Path
 
 from barograph.apps.demo.config import DemoConfig
 from barograph.apps.demo.sick_runs import SICK_RUNS, sick_config
-from barograph.diagnosis.diagnose import case_of
+from barograph.diagnosis.diagnose import Visit
 from barograph.diagnosis.rule import Case
 from barograph.importers.opening import open_run
 from barograph.journal.format.folder import run_folders
@@ -69,7 +69,7 @@ def real_runs(folder: Path) -> Iterator[JudgedRun]:
                 name.removesuffix("~"): INFO if name[-1] == "~" else WARNING for name in known["expected_findings"]
             },
             forbidden=frozenset(known["must_not_fire"]),
-            case=case_of(open_run(log)),
+            case=Visit().case_of(open_run(log)),
         )
 
 
@@ -82,7 +82,7 @@ def demo_runs(folder: Path) -> Iterator[JudgedRun]:
             verdict=UNHEALTHY if name in SICK_RUNS else HEALTHY,
             expected=dict.fromkeys(NAMED_BY.get(name, ()), WARNING),
             forbidden=frozenset(),
-            case=case_of(view),
+            case=Visit().case_of(view),
         )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from rule_cases import FLAT, RISING, formatted, gamed, idle, line, run, share_of, skipping, then
 
 from barograph.diagnosis.diagnose import findings_of
-from barograph.diagnosis.rules.rule import RULES, Case, RuleReading
+from barograph.diagnosis.rule import RULES, Case, RuleReading
 
 SAID: list[tuple[str, Case, str]] = [
     (

@@ -24,13 +24,12 @@ from barograph.diagnosis.rule import (
     Rule,
     RuleReading,
     Spell,
-    Unmeasured,
+    UnmeasuredError,
     filled,
     is_learning,
     signal_words,
     spells,
     topic_of,
-    unmeasured,
 )
 from barograph.diagnosis.rules import RULES
 from barograph.diagnosis.signals import collect
@@ -165,14 +164,15 @@ def diagnose(case: Case) -> Diagnosis:
     fine: list[Note] = []
     unjudged: list[Note] = []
     for rule in RULES.values():
-        reading = rule.judge(case)
-        own = findings_of(rule, reading) if isinstance(reading, RuleReading) else []
+        if not rule.needs and not case.tracks:
+            continue
+        try:
+            own = findings_by(rule, case)
+        except UnmeasuredError as why:
+            unjudged.append(_cannot(rule, case, why))
+            continue
         found += own
-        if isinstance(reading, RuleReading) and not own and len(reading.track) < rule.rows:
-            reading = unmeasured("early", count=len(reading.track), needed=rule.rows)
-        if isinstance(reading, Unmeasured):
-            unjudged.append(_cannot(rule, case, reading))
-        elif reading is not None and not any(finding.is_open for finding in own):
+        if not any(finding.is_open for finding in own):
             fine.append(Note(rule.id, rule.words.title, rule.words.sees))
     now = [finding for finding in found if finding.is_open]
     open_rules = {finding.rule for finding in now}  # which need no earlier finding of theirs as a cause
@@ -185,7 +185,7 @@ def diagnose(case: Case) -> Diagnosis:
     return Diagnosis(verdict, findings, past, tuple(fine), tuple(unjudged), reasons, signs)
 
 
-def _cannot(rule: Rule, case: Case, why: Unmeasured) -> Note:
+def _cannot(rule: Rule, case: Case, why: UnmeasuredError) -> Note:
     """Return why a rule cannot judge; of what it needs, the sentence can name what is missing.
 
     What is logged and not used is a better reason than that it is not there.
@@ -210,6 +210,15 @@ def _left(cause: Finding, later: Finding) -> bool:
     """Return whether a finding that is over has left one that is not: it explains it and came shortly before."""
     near = cause.onset <= later.onset <= cause.last + max(MAX_GAP, (cause.last - cause.onset) // 2)
     return later.rule in RULES[cause.rule].explains and later.severity != "info" and near and _can_cause(cause, later)
+
+
+def findings_by(rule: Rule, case: Case) -> list[Finding]:
+    """Return what a rule finds in a case; raise UnmeasuredError if it cannot judge."""
+    reading = rule.judge(case)
+    found = findings_of(rule, reading)
+    if not found and len(reading.track) < rule.rows:
+        raise UnmeasuredError("early", count=len(reading.track), needed=rule.rows)
+    return found
 
 
 def findings_of(rule: Rule, reading: RuleReading) -> list[Finding]:
@@ -317,11 +326,6 @@ GROWN = 1.2  # times as many steps as when the meanings of names were last decid
 def doctor(view: View) -> Diagnosis:
     """Return what is wrong with a run, since when, what is fine, and what could not be judged."""
     return Visit().diagnose(view)
-
-
-def case_of(view: View) -> Case:
-    """Return what the rules look at: the signals of a run by their meaning."""
-    return Visit().case_of(view)
 
 
 class Visit:
