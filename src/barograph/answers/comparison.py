@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from barograph.answers.open_run import OpenRun, RunLocation, Window, names_of
+from barograph.answers.open_run import OpenRun, RunLocation, Window
 from barograph.answers.responses import bilingual, to_strict_json
 from barograph.answers.views.charts import family_of, group_into_charts, logged_band, metric_records
-from barograph.answers.views.phase_seconds import phase_seconds
+from barograph.answers.views.phases import phase_seconds
 from barograph.base.formatting import flatten, json_number
 from barograph.catalogue.crucial import CRUCIAL
 from barograph.catalogue.headline import headlines
@@ -48,7 +48,7 @@ def compared_run(opened: OpenRun) -> ComparedRun:
     """Return the data of a run that a comparison needs."""
     found = phase_seconds(opened, Window(1))
     phases = {one["name"]: (one["seconds"][0], one["share"]) for one in found["phases"]} if found else {}
-    view, meanings = opened.view, names_of(opened)
+    view, meanings = opened.view, opened.meanings()
     meanings.resolve_all()  # while the run is open: the values may decide
     return ComparedRun(opened.location.key, view.info.name, meanings, view.names(), dict(flatten(view.config)), phases)
 

@@ -15,7 +15,6 @@ from barograph.base.arrays import Floats, Ints
 from barograph.base.formatting import counted
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import Text
-from barograph.diagnosis.crucial import Sign, signs_of
 from barograph.diagnosis.rule import (
     MIN_ROWS,
     RISING_EFFECT,
@@ -32,7 +31,7 @@ from barograph.diagnosis.rule import (
     topic_of,
 )
 from barograph.diagnosis.rules import RULES
-from barograph.diagnosis.signals import collect
+from barograph.diagnosis.signals import Sign, collect, signs_of
 from barograph.importers.summary import run_names
 from barograph.journal.findings import SEVERITIES, Finding
 from barograph.journal.view import View
@@ -92,18 +91,9 @@ def _confidence(finding: Finding, track: Track, is_disputed: bool) -> str:
 MAX_GAP = 50  # steps between the end of a cause and what it has left
 
 HELPFUL = (
-    "gradient",
-    "kl",
-    "kl_sum",
-    "entropy",
-    "truncated",
-    "length",
-    "dead_groups",
-    "reward_std",
-    "loss",
-    "ratio",
+    "gradient", "kl", "kl_sum", "entropy", "truncated", "length", "dead_groups", "reward_std", "loss", "ratio",
     "value_loss",
-)
+)  # fmt: skip
 
 SENSORS = ("entropy", "kl", "kl_sum", "ratio", "loss")  # move in every training, if they are computed
 

@@ -7,13 +7,16 @@ training is asked to end. Both are replaced as a whole, so that a reader never s
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
+from barograph.base.errors import BarographError
+from barograph.base.files.mounts import is_remote
 from barograph.catalogue.spec import Text
 from barograph.journal.format.fields import (
     Read,
@@ -30,12 +33,20 @@ from barograph.journal.format.fields import (
 )
 from barograph.journal.format.folder import open_regular_file, read_regular_file
 
+if TYPE_CHECKING:
+    from barograph.journal.view import View
+
 FOLDER = "doctor"
 TEXT_NAME = "barograph/finding"
 """The name of the texts by which trackers receive what the doctor says."""
 SEVERITIES = ("", "info", "warning", "critical")
 CONFIDENCES = ("low", "medium", "high")
 MAX_CHANGES = 200  # the last ones are kept
+STOP_SECONDS = 3.0  # until every process of the run has seen a request to stop
+REMOTE_STOP_SECONDS = 90.0  # where they see it through a network file system
+MIN_STOP_STEPS = 2
+MIN_SECONDS = 0.2  # between two steps, for the pace
+PACE_POINTS = 20
 
 ChangeKind = Literal["opened", "worse", "closed"]
 
@@ -201,6 +212,51 @@ def stop_at(folder: Path) -> int:
 def remove_stop(folder: Path) -> None:
     """Remove a request to end the training, which was for an earlier start of it."""
     _path(folder, "stop").unlink(missing_ok=True)
+
+
+def stop_step(view: View, step: int, pace: float | None) -> int | None:
+    """Return the step to stop at, after a step: one that no process has done before it has seen the request.
+
+    ``pace`` is in steps per second. If it is None and there are several processes, no step is known.
+    """
+    if len({(writer.role, writer.rank) for writer in view.writers()}) == 1:
+        return step
+    if pace is None:
+        return None
+    seconds = REMOTE_STOP_SECONDS if is_remote(view.path) else STOP_SECONDS
+    return step + max(MIN_STOP_STEPS, math.ceil(seconds * pace))
+
+
+def ask_to_stop(view: View, reason: str) -> StopRequest:
+    """Ask the processes of a run to end, and return the request; raise BarographError where that has no effect.
+
+    ``run.should_stop`` of the training tells it. A request that was made before since the run started stays.
+    """
+    if view.origin is not None:
+        raise BarographError(f"run {view.id} is a log of another program, which does not hear of requests")
+    if view.status.ended:
+        raise BarographError(f"run {view.id} has ended: it is {view.status.word}")
+    made = read_stop(view.path)
+    if made is not None and made.time >= _started(view):
+        return made  # another one would name another step, which not every process may see in time
+    step = stop_step(view, view.newest_step or 0, _pace(view))
+    assert step is not None
+    return request_stop(view.path, step, reason)
+
+
+def _started(view: View) -> float:
+    starts = (event.get("time", 0.0) for event in view.events() if event.get("event") == "start")
+    return max(starts, default=view.info.created)
+
+
+def _pace(view: View) -> float:
+    """Return the steps per second of the fastest of the last steps."""
+    series = next((view.series(name) for name in view.names()), None)
+    if series is None or len(series) < 2:
+        return 1 / MIN_SECONDS
+    times, steps = series.times[-PACE_POINTS:], series.steps[-PACE_POINTS:]
+    seconds = (times[1:] - times[:-1]).clip(MIN_SECONDS)
+    return float(((steps[1:] - steps[:-1]) / seconds).max())
 
 
 def _path(folder: Path, name: str) -> Path:

@@ -6,7 +6,7 @@ from barograph.answers.schemas import INTEGER, TEXT, list_of
 from barograph.apps.mcp.answer import ToolAnswer, answer_schema, plain_text
 from barograph.apps.mcp.runs import ServedRuns, ToolError, tags_of
 from barograph.apps.mcp.tool import RUN, Arguments, Tool, text, texts
-from barograph.diagnosis.stopping import ask_to_stop
+from barograph.journal.findings import ask_to_stop
 
 MAX_NOTE = 4000  # characters
 MAX_TAG = 60

@@ -38,25 +38,13 @@ MAX_NAMES = 3  # of a sentence
 BASE_ROWS = 10  # whose median is where a signal starts
 
 
-@rule(
-    "nonfinite",
-    *CORE,
-    explains=(
-        "zero_grad",
-        "no_signal",
-        "weak_signal",
-        "reward_flat",
-        "reward_constant",
-        "reward_falling",
-        "entropy_collapse",
-        "kl_spike",
-        "grad_spike",
-        "length_explosion",
-        "truncation",
-    ),
-    persist=1,
-    rows=1,
-)
+AFTER_NONFINITE = (
+    "zero_grad", "no_signal", "weak_signal", "reward_flat", "reward_constant", "reward_falling", "entropy_collapse",
+    "kl_spike", "grad_spike", "length_explosion", "truncation",
+)  # fmt: skip
+
+
+@rule("nonfinite", *CORE, explains=AFTER_NONFINITE, persist=1, rows=1)
 def nonfinite(case: Case) -> RuleReading:
     """A core value is NaN or infinite."""
     tracks = [track for key in CORE if (track := case.get(key)) is not None]
@@ -115,21 +103,13 @@ def entropy_spent(case: Case) -> RuleReading:
     )
 
 
-@rule(
-    "entropy_collapse",
-    "entropy",
-    explains=(
-        "entropy_spent",
-        "no_signal",
-        "weak_signal",
-        "zero_grad",
-        "reward_flat",
-        "length_collapse",
-        "length_explosion",
-        "truncation",
-        "eos_loss",
-    ),
-)
+AFTER_COLLAPSE = (
+    "entropy_spent", "no_signal", "weak_signal", "zero_grad", "reward_flat", "length_collapse", "length_explosion",
+    "truncation", "eos_loss",
+)  # fmt: skip
+
+
+@rule("entropy_collapse", "entropy", explains=AFTER_COLLAPSE)
 def entropy_collapse(case: Case) -> RuleReading:
     """Almost nothing of the entropy is left."""
     entropy = living(case, "entropy")

@@ -8,20 +8,9 @@ from barograph.diagnosis.rule import Case, RuleReading, UnmeasuredError, after, 
 from barograph.metrics.tracks import Track
 
 SYMPTOMS = (
-    "ppo_kl_high",
-    "kl_spike",
-    "kl_drift",
-    "kl_offset_start",
-    "grad_spike",
-    "entropy_collapse",
-    "entropy_low_start",
-    "reward_falling",
-    "reward_constant",
-    "no_signal",
-    "length_explosion",
-    "truncation",
-    "nonfinite",
-)
+    "ppo_kl_high", "kl_spike", "kl_drift", "kl_offset_start", "grad_spike", "entropy_collapse", "entropy_low_start",
+    "reward_falling", "reward_constant", "no_signal", "length_explosion", "truncation", "nonfinite",
+)  # fmt: skip
 
 
 def _rate(case: Case) -> Track:
