@@ -21,7 +21,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ class ChangeSender:
     log: Callable[[str], None]
     _failures: int = 0
     _since: float = 0.0
-    _again_at: float = field(default=0.0)
+    _again_at: float = 0.0
 
     def take(self, found: Mapping[str, Any]) -> bool:
         """Try to send a change; return whether it is done with: sent, refused, or given up."""

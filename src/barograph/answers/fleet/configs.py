@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from barograph.base.formatting import flatten
 from barograph.importers.cache import list_folder
-from barograph.journal.directory import DirectoryIndex
+from barograph.journal.directory import RunIndex
 from barograph.journal.format.folder import is_run
 from barograph.journal.read.status import Glance
 
@@ -23,16 +22,13 @@ class ConfigIndex:
     """The flat configs of the runs below a directory. An entry counts only for the files that it was made of."""
 
     def __init__(self, dir: Path) -> None:
-        self._dir = dir
-        self._logs_folder = list_folder(dir)  # nothing is written beside logs
-        self._indexes = {True: DirectoryIndex(dir, KIND), False: DirectoryIndex(self._logs_folder, KIND)}
-        self._entries = {is_journal: index.load() for is_journal, index in self._indexes.items()}
-        self._is_new = False
+        # Nothing is written beside logs.
+        self._indexes = {True: RunIndex(dir, KIND), False: RunIndex(dir, KIND, list_folder(dir))}
 
     def known(self, run: Glance) -> dict[str, Any] | None:
         """Return the config of a run, if it was read from its files as they are now."""
-        for entries in self._entries.values():
-            digest, config = entries.get(self._path_of(run), ("", None))
+        for index in self._indexes.values():
+            digest, config = index.get(run.path)
             if run.digest and digest == run.digest and isinstance(config, dict):
                 return config
         return None
@@ -47,24 +43,13 @@ class ConfigIndex:
         """Return the flat config of a run that was read, and keep it if the run is over."""
         flat = flat_config(config)
         if run.status.ended:
-            self._entries[is_run(run.path)][self._path_of(run)] = run.digest, flat
-            self._is_new = True
+            self._indexes[is_run(run.path)].put(run.path, run.digest, flat)
         return flat
 
     def save(self) -> None:
         """Write what is new, without the runs that are gone."""
-        if not self._is_new:
-            return
-        with suppress(OSError):
-            self._logs_folder.mkdir(parents=True, exist_ok=True)
-        for is_journal, entries in self._entries.items():
-            if entries:
-                kept = {path: entry for path, entry in entries.items() if (self._dir / path).exists()}
-                self._indexes[is_journal].save(kept)
-        self._is_new = False
-
-    def _path_of(self, run: Glance) -> str:
-        return "/".join(run.path.parts[len(self._dir.parts) :])
+        for index in self._indexes.values():
+            index.save()
 
 
 def flat_config(config: Mapping[str, Any]) -> dict[str, Any]:
