@@ -16,7 +16,6 @@ from typing import Any
 from barograph.answers.open_run import RunLocation
 from barograph.answers.responses import encode
 from barograph.answers.runs.annotations import Annotations
-from barograph.answers.runs.health import RunHealth
 from barograph.answers.runs.listed_run import (
     ListedRun,
     RewardIndex,
@@ -26,7 +25,7 @@ from barograph.answers.runs.listed_run import (
     read_summary,
     reward_summary,
 )
-from barograph.answers.runs.open_runs import OpenRuns
+from barograph.answers.runs.open_runs import OpenRuns, RunHealth
 from barograph.answers.runs.table import BASE, Choices, ListQuery, TableQuery, choices_of, default_columns, table_query
 from barograph.base.errors import BarographError, RequestError
 from barograph.base.formatting import describe_error

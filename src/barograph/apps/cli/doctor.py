@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from barograph.answers.fleet.configs import ConfigIndex
 from barograph.answers.records import versioned
 from barograph.apps.cli.arguments import Command, add_json, add_language, directory, runs_at
 from barograph.apps.terminal.output import Progress, print_document, print_json, print_problem, say
@@ -21,7 +20,7 @@ from barograph.base.formatting import counted, describe_error
 from barograph.catalogue.spec import Text
 from barograph.catalogue.user_metrics import names_files
 from barograph.diagnosis.diagnose import doctor
-from barograph.diagnosis.fleet import GroupSum, JudgedRun, group_sums
+from barograph.diagnosis.fleet import ConfigIndex, GroupSum, JudgedRun, group_sums
 from barograph.diagnosis.health import Health, HealthList
 from barograph.importers.opening import open_run
 from barograph.journal.findings import SEVERITIES
