@@ -7,7 +7,7 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
 
@@ -25,6 +25,7 @@ from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import MetricName, Text
 from barograph.catalogue.translate import TranslationError
+from barograph.diagnosis.health import FirstFinding
 from barograph.journal.view import View
 from barograph.metrics.comparison import Curve, Interval, Measure, compare_groups, mean_interval
 from barograph.metrics.seeds import is_label, is_seed, seed_of, setting_digest
@@ -389,9 +390,7 @@ def _judged(member: Member, group: str) -> dict[str, Any]:
         "path": str(view.location),
         "group": group,
         "verdict": diagnosis.verdict,
-        "findings": [
-            {"rule": one.rule, "onset": one.onset, "title": {"en": one.title.en, "zh": one.title.zh}} for one in found
-        ],
+        "findings": [asdict(FirstFinding.of(one)) for one in found],
     }
 
 

@@ -5,7 +5,7 @@ A list shows thousands of runs, and a diagnosis reads a whole run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -46,6 +46,11 @@ class FirstFinding:
     onset: int
     title: Text
 
+    @classmethod
+    def of(cls, finding: Finding) -> FirstFinding:
+        """Return a finding in short."""
+        return cls(finding.rule, finding.onset, finding.title)
+
 
 class FoundRule(NamedTuple):
     """What a rule has found in a run, in short; ``state`` is one of ``STATES``."""
@@ -80,11 +85,9 @@ def health_of(diagnosis: Diagnosis, steps: tuple[int, int] | None) -> Health:
     """Return the verdict of a diagnosis; ``steps`` are the first and the last step of the run."""
     found = [finding for finding in diagnosis.findings if finding.severity != "info"]
     rules = found_rules(diagnosis.findings, diagnosis.past)
-    return Health(diagnosis.verdict, steps[1] if steps else None, len(found), _first(found), rules)
-
-
-def _first(found: Sequence[Finding]) -> FirstFinding | None:
-    return FirstFinding(found[0].rule, found[0].onset, found[0].title) if found else None
+    return Health(
+        diagnosis.verdict, steps[1] if steps else None, len(found), FirstFinding.of(found[0]) if found else None, rules
+    )
 
 
 def found_rules(findings: Iterable[Finding], past: Iterable[Finding]) -> tuple[FoundRule, ...]:
@@ -114,7 +117,7 @@ def told_health(run: Path, last_step: int | None) -> Health | None:
     found.sort(key=lambda one: (-SEVERITIES.index(told.open[one.rule]), one.onset))
     now = {*told.open, *(one.rule for finding in found for one in finding.explains)}
     rules = found_rules(found, [finding for rule, finding in latest.items() if rule not in now])
-    return Health(told.verdict, told.step, len(found), _first(found), rules)
+    return Health(told.verdict, told.step, len(found), FirstFinding.of(found[0]) if found else None, rules)
 
 
 class HealthIndex(RunIndex):
