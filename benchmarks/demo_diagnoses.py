@@ -23,7 +23,7 @@ from sick_runs import metric_of, runs_in
 import barograph
 from barograph.apps.demo.config import SICK_RUNS, DemoConfig, sick_config
 from barograph.apps.demo.trainer import start_runs, train
-from barograph.diagnosis.diagnose import case_of, diagnose
+from barograph.diagnosis.diagnose import Visit, diagnose
 from barograph.diagnosis.rule import Case
 from barograph.journal.findings import Finding
 
@@ -140,7 +140,7 @@ def findings(found: Iterable[Finding]) -> Iterator[Finding]:
 
 def answer(name: str, view: barograph.View, healthy: list[barograph.View]) -> Answer:
     """Return when the doctor finds the fault of a sick run, and since when it says it is there."""
-    case = case_of(view)
+    case = Visit().case_of(view)
     steps = sorted({int(step) for track in case.tracks.values() for step in track.steps})
     onset = first_shown(name, view, healthy)
     for step in steps:
@@ -173,7 +173,7 @@ def report(views: dict[str, barograph.View]) -> bool:
             one = answer(name, views[name], healthy)
             results.append(one.holds)
             print(f"| `{name}` | {one.onset} | {one.found} | {one.named} | {'yes' if one.holds else 'no'} |")
-    wrong = {name: list(alarms(case_of(views[name]))) for name in others}
+    wrong = {name: list(alarms(Visit().case_of(views[name]))) for name in others}
     print(f"\n{sum(not found for found in wrong.values())} of {len(others)} healthy runs have nothing above info")
     for name, found in wrong.items():
         for text in dict.fromkeys(found):

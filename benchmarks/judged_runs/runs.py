@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barograph.apps.demo.config import SICK_RUNS, DemoConfig, sick_config
-from barograph.diagnosis.diagnose import case_of
+from barograph.diagnosis.diagnose import Visit
 from barograph.diagnosis.rule import Case
 from barograph.importers.opening import open_run
 from barograph.journal.format.folder import run_folders
@@ -68,7 +68,7 @@ def real_runs(folder: Path) -> Iterator[JudgedRun]:
                 name.removesuffix("~"): INFO if name[-1] == "~" else WARNING for name in known["expected_findings"]
             },
             forbidden=frozenset(known["must_not_fire"]),
-            case=case_of(open_run(log)),
+            case=Visit().case_of(open_run(log)),
         )
 
 
@@ -81,7 +81,7 @@ def demo_runs(folder: Path) -> Iterator[JudgedRun]:
             verdict=UNHEALTHY if name in SICK_RUNS else HEALTHY,
             expected=dict.fromkeys(NAMED_BY.get(name, ()), WARNING),
             forbidden=frozenset(),
-            case=case_of(view),
+            case=Visit().case_of(view),
         )
 
 

@@ -14,8 +14,9 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from barograph.diagnosis.rules.rule import Case, LoggedAttempt, Rule, RuleReading, Unmeasured, spells
 
+from barograph.diagnosis import rule as shared
+from barograph.diagnosis.rule import Case, LoggedAttempt, Rule, RuleReading, spells
 from barograph.metrics.tracks import Track
 
 ROWS = 60
@@ -110,10 +111,13 @@ RISING = line(0, 1)
 def levels_of(rule: Rule, case: Case) -> str:
     """Return what a rule says about each row, as in the ladders."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        reading = rule.judge(case)
-        if isinstance(reading, Unmeasured):
-            return reading.reason
-        if not isinstance(reading, RuleReading):
+        if not rule.needs and not case.tracks:
+            return "nothing"
+        try:
+            reading = rule.judge(case)
+        except shared.UnmeasuredError as why:
+            return why.reason
+        if not isinstance(reading, RuleReading):  # the module of the class was changed
             return "nothing"
         said = " ".join(f"{level}x{len(list(rows))}" for level, rows in groupby(reading.levels.tolist()))
         spell = next(spells(reading.levels, rule.persist), None)

@@ -11,10 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from barograph.diagnosis.rules.rule import RULES
-
-from barograph.diagnosis.rules import critic, learning_signal, off_policy, policy, rewards, schedule, system
-from barograph.diagnosis.rules import rule as shared
+from barograph.diagnosis import rule as shared
+from barograph.diagnosis.rules import RULES, critic, learning_signal, off_policy, policy, rewards, schedule, system
 
 MODULES = (critic, learning_signal, off_policy, policy, rewards, schedule, shared, system)
 STRICT = {ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barograph.diagnosis.diagnose import Diagnosis, case_of, diagnose
+from barograph.diagnosis.diagnose import Diagnosis, Visit, diagnose
 from barograph.importers.opening import open_run
 from barograph.journal.findings import Finding
 from checked_runs import CHECKED, FOLDER
@@ -47,7 +47,7 @@ def log_of(truth: dict[str, Any]) -> Path:
 @pytest.mark.skipif(not TRUTH, reason=f"no logs in {FOLDER}; set BAROGRAPH_REALRUNS")
 def test_a_run_is_judged_as_people_judge_it(truth: dict[str, Any]):
     """Unhealthy runs have a finding with the known cause; healthy ones have none above info, at no time."""
-    case = case_of(open_run(log_of(truth)))
+    case = Visit().case_of(open_run(log_of(truth)))
     diagnosis = diagnose(case)
     expected = {name.removesuffix("~"): name for name in truth["expected_findings"]}
     serious = fired(diagnosis, "warning", "critical")

@@ -3,10 +3,11 @@
 import math
 
 import numpy as np
-from barograph.diagnosis.rules.rule import RULES, Case, RuleReading
 from rule_cases import FLAT, RISING, formatted, gamed, idle, line, run, share_of, skipping, then
 
 from barograph.diagnosis.diagnose import findings_of
+from barograph.diagnosis.rule import Case, RuleReading
+from barograph.diagnosis.rules import RULES
 
 SAID: list[tuple[str, Case, str]] = [
     (

@@ -10,10 +10,9 @@ import pytest
 from barograph.catalogue.headline import crucial_values
 from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.resolution import RunNames
-from barograph.diagnosis.crucial import RULES_OF, WORDS, Sign
 from barograph.diagnosis.diagnose import Diagnosis, diagnose
 from barograph.diagnosis.rules import RULES
-from barograph.diagnosis.signals import collect
+from barograph.diagnosis.signals import RULES_OF, WORDS, Sign, collect
 
 RANDOM = np.random.default_rng(3)
 RISING = (np.linspace(0.1, 0.6, 60) + RANDOM.normal(0, 0.02, 60)).tolist()

@@ -9,7 +9,7 @@ import pytest
 
 import barograph
 from barograph.diagnosis.client import WatchOptions
-from barograph.diagnosis.diagnose import case_of
+from barograph.diagnosis.diagnose import Visit
 from barograph.diagnosis.watch import Watch, main
 from barograph.journal import findings
 
@@ -208,4 +208,4 @@ def test_a_supervised_training_before_is_no_earlier_start(tmp_path: Path):
         with barograph.init(dir=tmp_path, project="p", id="r", source="trl/grpo") as run:
             for step in range(30):
                 run.log(dict.fromkeys(names, 1.0), step=step)
-    assert len(case_of(barograph.open(run.path)).attempts) == 2
+    assert len(Visit().case_of(barograph.open(run.path)).attempts) == 2

@@ -11,9 +11,8 @@ import pytest
 
 import barograph
 from barograph.catalogue.spec import Text
-from barograph.diagnosis.stopping import ask_to_stop
 from barograph.journal import findings
-from barograph.journal.findings import TEXT_NAME, Change, Finding, Told
+from barograph.journal.findings import TEXT_NAME, Change, Finding, Told, ask_to_stop
 
 FINDING = Finding(
     "nonfinite", "critical", Text("NaN", "非数"), Text("grad_norm.", "梯度。"), "g", "policy/g", 7, 9, True

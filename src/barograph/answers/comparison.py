@@ -7,16 +7,16 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from barograph.answers.open_run import OpenRun, RunLocation, Window, names_of
+from barograph.answers.open_run import OpenRun, RunLocation, Window
 from barograph.answers.responses import bilingual, to_strict_json
 from barograph.answers.views.charts import family_of, group_into_charts, logged_band, metric_records
-from barograph.answers.views.phase_seconds import phase_seconds
+from barograph.answers.views.phases import phase_seconds
 from barograph.base.formatting import flatten, json_number
 from barograph.catalogue.headline import crucial_values, headlines
 from barograph.catalogue.names import Match
@@ -24,6 +24,7 @@ from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import MetricName, Text
 from barograph.catalogue.translate import TranslationError
+from barograph.diagnosis.health import FirstFinding
 from barograph.journal.view import View
 from barograph.metrics.comparison import (
     Curve,
@@ -56,7 +57,7 @@ def compared_run(opened: OpenRun) -> ComparedRun:
     """Return the data of a run that a comparison needs."""
     found = phase_seconds(opened, Window(1))
     phases = {one["name"]: (one["seconds"][0], one["share"]) for one in found["phases"]} if found else {}
-    view, meanings = opened.view, names_of(opened)
+    view, meanings = opened.view, opened.meanings()
     meanings.resolve_all()  # while the run is open: the values may decide
     return ComparedRun(opened.location.key, view.info.name, meanings, view.names(), dict(flatten(view.config)), phases)
 
@@ -396,9 +397,7 @@ def _judged(member: Member, group: str) -> dict[str, Any]:
         "path": str(view.location),
         "group": group,
         "verdict": diagnosis.verdict,
-        "findings": [
-            {"rule": one.rule, "onset": one.onset, "title": {"en": one.title.en, "zh": one.title.zh}} for one in found
-        ],
+        "findings": [asdict(FirstFinding.of(one)) for one in found],
     }
 
 

@@ -16,8 +16,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.answers.fleet.schema import pyarrow
 from barograph.answers.phases import Windows
-from barograph.base.errors import BarographError
 from barograph.base.formatting import encodable, json_number, nonfinite_name, printable
 from barograph.base.model import PhaseSpan, Sample, Writer
 from barograph.journal.read.series import Series
@@ -121,20 +121,11 @@ def write_jsonl(table: WideTable, file: IO[str]) -> None:
 
 def write_parquet(table: WideTable, path: Path) -> None:
     """Write the table as Parquet, with null where nothing was logged."""
-    pa, pq = _pyarrow()
+    pa = pyarrow()
     heads = [(encodable(role), *rest) for role, *rest in table.heads]
     arrays = [pa.array([head[place] for head in heads]) for place in range(len(HEAD))]
     arrays += [pa.array(column, mask=~table.present[name]) for name, column in table.columns.items()]
-    pq.write_table(pa.table(arrays, names=[*HEAD, *map(encodable, table.columns)]), path)
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise BarographError("parquet needs pyarrow: pip install 'barograph[parquet]'") from None
-    return pa, pq
+    pa.parquet.write_table(pa.table(arrays, names=[*HEAD, *map(encodable, table.columns)]), path)
 
 
 def sample_record(sample: Sample) -> dict[str, Any]:
@@ -150,12 +141,12 @@ def write_samples_parquet(samples: Sequence[Sample], path: Path) -> None:
 
     Messages and alternatives of tokens are JSON. A column with numbers and names has all of them as texts.
     """
-    pa, pq = _pyarrow()
+    pa = pyarrow()
     types = {"number": pa.float64(), "boolean": pa.bool_(), "text": pa.string()}
     types |= {"texts": pa.list_(pa.string()), "numbers": pa.list_(pa.float32())}
     kinds = _column_kinds(samples)
     schema = pa.schema([(encodable(name), types[kind]) for name, kind in kinds.items()])
-    with pq.ParquetWriter(path, schema) as writer:
+    with pa.parquet.ParquetWriter(path, schema) as writer:
         for begin in range(0, len(samples), SAMPLE_BATCH):
             cells = [dict(_cells(sample)) for sample in samples[begin : begin + SAMPLE_BATCH]]
             arrays = [

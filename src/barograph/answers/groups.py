@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from barograph.answers.open_run import RunSource, SeriesRequest, read_series
+from barograph.answers.open_run import RunSource
 from barograph.answers.responses import interval_record, to_strict_json
 from barograph.answers.views.charts import metric_records
-from barograph.base.errors import MetricNotFoundError, RequestError
+from barograph.base.errors import RequestError
 from barograph.catalogue.headline import headlines
 from barograph.catalogue.registry import REGISTRY
-from barograph.journal.read.series import Series
 from barograph.metrics.comparison import MIN_SEEDS, Comparison, Curve, Measure, aligned, band, compare_groups
 
 MAX_BANDS = 200  # in one request
@@ -41,12 +40,11 @@ def read_curves(runs: RunSource, lines: Iterable[RunSeries]) -> dict[RunSeries, 
             for line in wanted:
                 if line.run != run:
                     continue
-                try:
-                    series: Series = read_series(opened, SeriesRequest(run, line.name))
-                except MetricNotFoundError:
+                series = opened.find_series(line.name)
+                if series is None:
                     found[line] = np.empty(0), np.empty(0)
-                    continue
-                found[line] = series.steps.astype(float), series.values * line.factor
+                else:
+                    found[line] = series.steps.astype(float), series.values * line.factor
     return found
 
 

@@ -22,7 +22,9 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
-from barograph.base.errors import JournalError, LogError, RequestError
+from barograph.base.errors import JournalError, LogError, MetricNotFoundError, RequestError
+from barograph.base.model import Writer
+from barograph.catalogue.names import Match
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.user_metrics import NamesFiles, names_files
 from barograph.diagnosis.diagnose import Diagnosis, Visit
@@ -31,15 +33,21 @@ from barograph.importers.reading.log import Log
 from barograph.importers.summary import run_names
 from barograph.journal.format.folder import RUN_FILE, FileStates, RunFiles, run_files
 from barograph.journal.read.series import Series
+from barograph.journal.read.spans import SpanTable
 from barograph.journal.view import View
 
 T = TypeVar("T")
+
+SeriesPlace = tuple[str, str | None, int | None, int | None]
+"""The name of a series, and role, rank and attempt where it is that of one writer."""
 
 MAX_CACHED = 256  # cached results per run
 
 MEANING_SECONDS = 60.0  # for which the meanings of names are kept
 
 SILENT_SECONDS = 5.0  # between diagnoses of a run that goes on and logs nothing
+
+SPANS_SECONDS = 2.0  # spans of a running run are read again after this
 
 NAMES_SECONDS = 1.0  # between looks at the files that describe names
 
@@ -123,12 +131,40 @@ class OpenRun:
             self._cache.clear()
             self.version += 1
 
+    def series(self, name: str) -> Series:
+        """Return a series as it is merged; raise MetricNotFoundError if the run has none of that name."""
+        return self.series_at((name, None, None, None))
+
+    def series_at(self, place: SeriesPlace) -> Series:
+        """Return a series, which may be that of one writer; recent ones are cached together with their pyramids."""
+        return self.cached(("series", *place), lambda: self.view.series(*place))
+
+    def find_series(self, name: str) -> Series | None:
+        """Return a series as it is merged; None if the run has none of that name."""
+        try:
+            return self.series(name)
+        except MetricNotFoundError:
+            return None
+
     def meanings(self) -> RunNames:
         """Return the names of the run with their meanings."""
         # Resolving all names takes long, and new values of a running run hardly change the meaning of a name.
         return self.cached(
             ("names", len(self.view.names())), lambda: run_names(self.view, self.source), MEANING_SECONDS
         )
+
+    def matches(self) -> dict[str, Match]:
+        """Return the names whose meanings are known, with these."""
+        meanings = self.meanings()
+        return {name: match for name in self.view.names() if (match := meanings.match(name)) is not None}
+
+    def span_table(self) -> SpanTable:
+        """Return the spans of the run; they are kept for some seconds."""
+        return self.cached("spans", self.view.span_table, SPANS_SECONDS)
+
+    def step_windows(self) -> dict[Writer, dict[int, tuple[float, float]]]:
+        """Return when each writer began and ended its steps; they are kept for some seconds."""
+        return self.cached("windows", self.view.step_windows, SPANS_SECONDS)
 
     def diagnosis(self) -> Diagnosis:
         """Return what the doctor says about the run as it is now."""
@@ -184,11 +220,6 @@ class GivenRuns:
         yield self._opened[key]
 
 
-def names_of(opened: OpenRun) -> RunNames:
-    """Return the names of a run with their meanings."""
-    return opened.meanings()
-
-
 @dataclass(frozen=True, slots=True)
 class Window:
     """A range of an x axis and the maximum number of buckets in it; 0 buckets: every point."""
@@ -212,16 +243,10 @@ class SeriesRequest:
     since: str | None = None
     factor: float = 1.0
 
-
-def read_series(opened: OpenRun, wanted: SeriesRequest) -> Series:
-    """Return a series of the run; recent ones are cached together with their pyramids."""
-    place = series_place(wanted)
-    return opened.cached(("series", *place), lambda: opened.view.series(*place))
-
-
-def series_place(wanted: SeriesRequest) -> tuple[str, str | None, int | None, int | None]:
-    """Return what identifies a series within its run."""
-    return wanted.name, wanted.role, wanted.rank, wanted.attempt
+    @property
+    def place(self) -> SeriesPlace:
+        """What identifies the series within its run."""
+        return self.name, self.role, self.rank, self.attempt
 
 
 MAX_SAMPLED = 64  # entries of a container that are looked at

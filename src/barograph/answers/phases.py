@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from barograph.answers.responses import field_values
 from barograph.base.arrays import Floats, Ints
 from barograph.base.errors import BarographError
 from barograph.base.formatting import duration
@@ -269,7 +270,7 @@ def phases_of(view: View, step: int | None = None) -> RunPhases:
     if step is not None:
         windows = {writer: {step: steps[step]} for writer, steps in windows.items() if step in steps}
     found = summaries(table, windows, None if step is None else table.steps == step)
-    return RunPhases(found, spans, timeline(spans, windows, shown, _now(view)))
+    return RunPhases(found, spans, timeline(spans, windows, shown, now_of(view)))
 
 
 def phases_record(view: View, found: RunPhases) -> dict[str, Any]:
@@ -278,7 +279,7 @@ def phases_record(view: View, found: RunPhases) -> dict[str, Any]:
     return {
         "id": view.id,
         "name": view.name,
-        "phases": [{**_fields(s), "slowest": str(s.slowest)} for s in found.summaries],
+        "phases": [{**field_values(s), "slowest": str(s.slowest)} for s in found.summaries],
         "timeline": laid_out
         and {
             "step": laid_out.step,
@@ -287,7 +288,12 @@ def phases_record(view: View, found: RunPhases) -> dict[str, Any]:
             "unaccounted_share": laid_out.unaccounted,
             "overlap_share": laid_out.overlap,
             "spans": [
-                {**_fields(span), "writer": str(span.writer), "attempt": span.writer.attempt, "seconds": span.seconds}
+                {
+                    **field_values(span),
+                    "writer": str(span.writer),
+                    "attempt": span.writer.attempt,
+                    "seconds": span.seconds,
+                }
                 for span in found.spans
             ],
         },
@@ -301,10 +307,6 @@ def _last_step(table: SpanTable, windows: Windows) -> int:
     return max(steps & committed or steps)
 
 
-def _now(view: View) -> float:
+def now_of(view: View) -> float:
+    """Return the end of open spans: now while the run is running, else its last sign of life."""
     return view.span[1] if view.status.ended else time.time()
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    """Return the fields of a record; ``asdict`` copies them too, and a run may have very many spans."""
-    return {field.name: getattr(record, field.name) for field in fields(record)}

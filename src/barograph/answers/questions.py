@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -248,16 +248,7 @@ def _near(name: str, names: list[str]) -> str:
 
 def question_record(expression: str, found: Answer) -> dict[str, Any]:
     """Return the answer to a question, with the comparisons that it is made of."""
-    parts = [
-        {
-            "text": part.text,
-            "left": _plain(part.left),
-            "right": _plain(part.right),
-            "holds": part.holds,
-            "names": part.names,
-        }
-        for part in found.parts
-    ]
+    parts = [{**asdict(part), "left": _plain(part.left), "right": _plain(part.right)} for part in found.parts]
     return {"expression": expression, "answer": found.holds, "comparisons": parts}
 
 

@@ -7,12 +7,24 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
+from barograph.answers.moments import Moment
+from barograph.answers.phases import PhaseSummary
+from barograph.answers.questions import JudgedComparison
 from barograph.answers.records import STATUS_SYMBOLS, VERSION
+from barograph.base.model import RunInfo, Writer
+from barograph.catalogue.describe import NameMeaning
+from barograph.catalogue.spec import Text
 from barograph.diagnosis.diagnose import VERDICTS
-from barograph.journal.findings import SEVERITIES
+from barograph.diagnosis.fleet import GroupSum
+from barograph.diagnosis.health import FirstFinding, Health
+from barograph.diagnosis.signals import Sign
+from barograph.journal.findings import SEVERITIES, Finding
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
@@ -54,19 +66,40 @@ def document(kind: str, required: dict[str, Schema], optional: dict[str, Schema]
 
 
 BILINGUAL = record({"en": TEXT, "zh": TEXT})
+PLAIN: dict[Any, Schema] = {str: TEXT, bool: FLAG, int: INTEGER, float: NUMBER, Any: ANY, Text: BILINGUAL, Writer: TEXT}
+
+
+def schema_of(kind: type, /, *names: str, **own: Schema) -> Schema:
+    """Return the schema of a dataclass as a record, of all fields or those named, by their types.
+
+    ``own`` has the schemas of fields that are stricter than their types, and of those that only the record has.
+    """
+    types = get_type_hints(kind)
+    shown = names or [field.name for field in fields(kind)]
+    return record({name: own[name] if name in own else _schema(types[name]) for name in shown})
+
+
+def _schema(type: Any) -> Schema:
+    """Return the schema of a type: of plain values, dataclasses, lists and objects of one type, and optional ones."""
+    inner = [_schema(one) for one in get_args(type) if one not in (NoneType, Ellipsis)]
+    origin = get_origin(type)
+    if origin in (tuple, list, Sequence):
+        return list_of(inner[0])
+    if origin in (dict, Mapping):
+        return mapping_of(inner[-1])
+    if inner:
+        return nullable(inner[0])
+    return PLAIN[type] if type in PLAIN else schema_of(type)
+
+
 STEPS = nullable({"type": "array", "items": INTEGER, "minItems": 2, "maxItems": 2})
 NAMED = {"run": TEXT, "name": TEXT, "path": TEXT}
 STATUS = {"status": one_of(*STATUS_SYMBOLS), "reason": TEXT}
 VERDICT = one_of(*VERDICTS)
 ERROR = document("error", {"error": TEXT}, {"run": TEXT})
-INFO = {
-    "id": TEXT, "project": TEXT, "name": TEXT, "created": NUMBER, "vocabulary": TEXT, "producer": TEXT,
-    "group": nullable(TEXT), "tags": list_of(TEXT), "notes": nullable(TEXT),
-}  # fmt: skip
-FIRST_FINDING = record({"rule": TEXT, "onset": INTEGER, "title": BILINGUAL})
-HEALTH = record(
-    {"verdict": VERDICT, "word": TEXT, "step": nullable(INTEGER), "findings": INTEGER, "first": nullable(FIRST_FINDING)}
-)
+INFO = schema_of(RunInfo)["properties"]
+FIRST_FINDING = schema_of(FirstFinding)
+HEALTH = schema_of(Health, "verdict", "word", "step", "findings", "first", verdict=VERDICT, word=TEXT)
 LS = document(
     "ls",
     {
@@ -74,19 +107,11 @@ LS = document(
         "bytes": INTEGER, "writers": INTEGER, "attempts": INTEGER, "path": TEXT,
     },
 )  # fmt: skip
-FINDING: Schema = record(
-    {
-        "rule": TEXT, "severity": one_of(*SEVERITIES), "onset": INTEGER, "last": INTEGER, "is_open": FLAG, "name": TEXT,
-        "title": BILINGUAL, "text": BILINGUAL, "advice": list_of(BILINGUAL), "evidence": list_of(TEXT),
-        "confidence": TEXT, "against": list_of(BILINGUAL), "explains": list_of({"type": "object"}),
-    }
+FINDING = schema_of(
+    Finding, "rule", "severity", "onset", "last", "is_open", "name", "title", "text", "advice", "evidence",
+    "confidence", "against", "explains", severity=one_of(*SEVERITIES), explains=list_of({"type": "object"}),
 )  # fmt: skip
-SIGN = record(
-    {
-        "key": TEXT, "title": BILINGUAL, "name": TEXT, "metric": TEXT, "word": TEXT, "verdict": BILINGUAL,
-        "text": BILINGUAL, "note": nullable(BILINGUAL),
-    }
-)  # fmt: skip
+SIGN = schema_of(Sign, "key", "title", "name", "metric", "word", "verdict", "text", "note", verdict=BILINGUAL)
 DIAGNOSIS = document(
     "doctor",
     {
@@ -95,19 +120,7 @@ DIAGNOSIS = document(
         "reasons": list_of(BILINGUAL), "signs": list_of(SIGN),
     },
 )  # fmt: skip
-ONSET = record({"median": NUMBER, "first": INTEGER, "last": INTEGER, "first_run": TEXT, "last_run": TEXT})
-RULE_SUM = record(
-    {
-        "rule": TEXT, "title": BILINGUAL, "runs": INTEGER, "share": NUMBER, "critical": INTEGER, "causes": INTEGER,
-        "past": INTEGER, "onset": nullable(ONSET),
-    }
-)  # fmt: skip
-GROUP_SUM = record(
-    {
-        "value": {"anyOf": [VALUE, TEXT, FLAG, {"type": "null"}]}, "runs": INTEGER, "verdicts": mapping_of(INTEGER),
-        "rules": list_of(RULE_SUM),
-    }
-)  # fmt: skip
+GROUP_SUM = schema_of(GroupSum, value={"anyOf": [VALUE, TEXT, FLAG, {"type": "null"}]})
 FLEET = document(
     "fleet",
     {
@@ -123,7 +136,7 @@ RULE = document(
     },
 )  # fmt: skip
 ORIGIN = record({"path": TEXT, "format": TEXT, "title": TEXT, "notes": list_of(TEXT), "unread": list_of(ANY)})
-MOMENT = record({"kind": one_of("annotation", "restart", "checkpoint", "config"), "step": INTEGER, "text": TEXT})
+MOMENT = schema_of(Moment, kind=one_of("annotation", "restart", "checkpoint", "config"))
 LAST = record({"step": INTEGER, "value": VALUE, "points": INTEGER, "unit": TEXT})
 CRUCIAL = record({"key": TEXT, "name": TEXT, "verdict": TEXT, "text": TEXT})
 SHOW = document(
@@ -137,13 +150,7 @@ SHOW = document(
         "ambiguous": mapping_of(ANY), "crucial": list_of(CRUCIAL), "last": mapping_of(LAST),
     },
 )  # fmt: skip
-PHASE = record(
-    {
-        "name": TEXT, "timer": FLAG, "count": INTEGER, "failed": INTEGER, "mean": NUMBER, "p95": NUMBER, "max": NUMBER,
-        "writers": INTEGER, "slowest": TEXT, "share": nullable(NUMBER), "tokens_per_second": nullable(NUMBER),
-        "token_kind": TEXT, "peak": nullable(NUMBER), "rss": nullable(NUMBER),
-    }
-)  # fmt: skip
+PHASE = schema_of(PhaseSummary)
 SPAN = record(
     {
         "name": TEXT, "writer": TEXT, "attempt": INTEGER, "step": INTEGER, "start": NUMBER, "end": nullable(NUMBER),
@@ -173,7 +180,7 @@ TOKEN_SUM = document(
         "places": list_of(record({"value": VALUE, "place": TEXT, "token": INTEGER})),
     },
 )  # fmt: skip
-MEANING = record({"source": TEXT, "id": TEXT, "title": TEXT, "note": TEXT})
+MEANING = schema_of(NameMeaning)
 EXPLAINED = document(
     "explain",
     {
@@ -190,7 +197,7 @@ AMBIGUOUS = document(
 )  # fmt: skip
 UNKNOWN = document("explain", {"name": TEXT, "known": {"const": False}, "nearest": list_of(TEXT)})
 METRICS = document("metrics", {"families": mapping_of(list_of(TEXT))})
-PART = record({"text": TEXT, "left": ANY, "right": ANY, "holds": FLAG, "names": mapping_of(TEXT)})
+PART = schema_of(JudgedComparison)
 QUERY = document("query", {**NAMED, "expression": TEXT, "answer": FLAG, "comparisons": list_of(PART)})
 ENDS = {"mean": nullable(NUMBER), "low": nullable(NUMBER), "high": nullable(NUMBER), "runs": INTEGER}
 INTERVAL = record(ENDS)

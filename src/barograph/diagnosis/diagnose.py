@@ -15,7 +15,6 @@ from barograph.base.arrays import Floats, Ints
 from barograph.base.formatting import counted
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import Text
-from barograph.diagnosis.crucial import Sign, signs_of
 from barograph.diagnosis.rule import (
     MIN_ROWS,
     RISING_EFFECT,
@@ -24,16 +23,15 @@ from barograph.diagnosis.rule import (
     Rule,
     RuleReading,
     Spell,
-    Unmeasured,
+    UnmeasuredError,
     filled,
     is_learning,
     signal_words,
     spells,
     topic_of,
-    unmeasured,
 )
 from barograph.diagnosis.rules import RULES
-from barograph.diagnosis.signals import collect
+from barograph.diagnosis.signals import Sign, collect, signs_of
 from barograph.importers.summary import run_names
 from barograph.journal.findings import SEVERITIES, Finding
 from barograph.journal.view import View
@@ -93,18 +91,9 @@ def _confidence(finding: Finding, track: Track, is_disputed: bool) -> str:
 MAX_GAP = 50  # steps between the end of a cause and what it has left
 
 HELPFUL = (
-    "gradient",
-    "kl",
-    "kl_sum",
-    "entropy",
-    "truncated",
-    "length",
-    "dead_groups",
-    "reward_std",
-    "loss",
-    "ratio",
+    "gradient", "kl", "kl_sum", "entropy", "truncated", "length", "dead_groups", "reward_std", "loss", "ratio",
     "value_loss",
-)
+)  # fmt: skip
 
 SENSORS = ("entropy", "kl", "kl_sum", "ratio", "loss")  # move in every training, if they are computed
 
@@ -165,14 +154,15 @@ def diagnose(case: Case) -> Diagnosis:
     fine: list[Note] = []
     unjudged: list[Note] = []
     for rule in RULES.values():
-        reading = rule.judge(case)
-        own = findings_of(rule, reading) if isinstance(reading, RuleReading) else []
+        if not rule.needs and not case.tracks:
+            continue
+        try:
+            own = findings_by(rule, case)
+        except UnmeasuredError as why:
+            unjudged.append(_cannot(rule, case, why))
+            continue
         found += own
-        if isinstance(reading, RuleReading) and not own and len(reading.track) < rule.rows:
-            reading = unmeasured("early", count=len(reading.track), needed=rule.rows)
-        if isinstance(reading, Unmeasured):
-            unjudged.append(_cannot(rule, case, reading))
-        elif reading is not None and not any(finding.is_open for finding in own):
+        if not any(finding.is_open for finding in own):
             fine.append(Note(rule.id, rule.words.title, rule.words.sees))
     now = [finding for finding in found if finding.is_open]
     open_rules = {finding.rule for finding in now}  # which need no earlier finding of theirs as a cause
@@ -185,7 +175,7 @@ def diagnose(case: Case) -> Diagnosis:
     return Diagnosis(verdict, findings, past, tuple(fine), tuple(unjudged), reasons, signs)
 
 
-def _cannot(rule: Rule, case: Case, why: Unmeasured) -> Note:
+def _cannot(rule: Rule, case: Case, why: UnmeasuredError) -> Note:
     """Return why a rule cannot judge; of what it needs, the sentence can name what is missing.
 
     What is logged and not used is a better reason than that it is not there.
@@ -210,6 +200,15 @@ def _left(cause: Finding, later: Finding) -> bool:
     """Return whether a finding that is over has left one that is not: it explains it and came shortly before."""
     near = cause.onset <= later.onset <= cause.last + max(MAX_GAP, (cause.last - cause.onset) // 2)
     return later.rule in RULES[cause.rule].explains and later.severity != "info" and near and _can_cause(cause, later)
+
+
+def findings_by(rule: Rule, case: Case) -> list[Finding]:
+    """Return what a rule finds in a case; raise UnmeasuredError if it cannot judge."""
+    reading = rule.judge(case)
+    found = findings_of(rule, reading)
+    if not found and len(reading.track) < rule.rows:
+        raise UnmeasuredError("early", count=len(reading.track), needed=rule.rows)
+    return found
 
 
 def findings_of(rule: Rule, reading: RuleReading) -> list[Finding]:
@@ -317,11 +316,6 @@ GROWN = 1.2  # times as many steps as when the meanings of names were last decid
 def doctor(view: View) -> Diagnosis:
     """Return what is wrong with a run, since when, what is fine, and what could not be judged."""
     return Visit().diagnose(view)
-
-
-def case_of(view: View) -> Case:
-    """Return what the rules look at: the signals of a run by their meaning."""
-    return Visit().case_of(view)
 
 
 class Visit:

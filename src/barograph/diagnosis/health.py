@@ -5,8 +5,7 @@ A list shows thousands of runs, and a diagnosis reads a whole run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -16,10 +15,10 @@ from barograph.base.errors import BarographError
 from barograph.catalogue.spec import Text
 from barograph.catalogue.user_metrics import NamesFiles, names_files, own_names_file, shared_names_files
 from barograph.importers.cache import list_folder
-from barograph.journal.directory import DirectoryIndex, LatestAnnotations
+from barograph.journal.directory import LatestAnnotations, RunIndex
 from barograph.journal.findings import SEVERITIES, Finding, read_told
 from barograph.journal.format import fields
-from barograph.journal.format.fields import DecodingError, list_of, nullable, object_of, one_of
+from barograph.journal.format.fields import nullable, one_of
 from barograph.journal.format.folder import is_run
 from barograph.journal.read.status import Glance
 
@@ -32,25 +31,10 @@ KIND = "health"
 WORDS = {"healthy": "good", "watch": "watch", "sick": "bad", "cannot tell": "unknown"}
 """The words of the page's API for the verdicts."""
 
-TITLE = object_of({"en": fields.read_text, "zh": fields.read_text}, ("en", "zh"))
-
-FIRST = object_of({"rule": fields.read_text, "onset": fields.read_step, "title": TITLE}, ("rule", "onset", "title"))
-
 STATES = ("open", "explained", "past")
 """Of what a rule found: it is part of the verdict by itself, under another finding that explains it, or it is over."""
 
 FOUND = (fields.read_text, one_of(*SEVERITIES[1:]), fields.read_step, fields.read_step, one_of(*STATES))
-
-HEALTH = object_of(
-    {
-        "verdict": fields.read_text,
-        "step": nullable(fields.read_step),
-        "findings": fields.read_count,
-        "first": nullable(FIRST),
-        "found": nullable(list_of(list_of(fields.read_any))),
-    },
-    ("verdict", "step", "findings", "first"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +44,11 @@ class FirstFinding:
     rule: str
     onset: int
     title: Text
+
+    @classmethod
+    def of(cls, finding: Finding) -> FirstFinding:
+        """Return a finding in short."""
+        return cls(finding.rule, finding.onset, finding.title)
 
 
 class FoundRule(NamedTuple):
@@ -94,9 +83,10 @@ class Health:
 def health_of(diagnosis: Diagnosis, steps: tuple[int, int] | None) -> Health:
     """Return the verdict of a diagnosis; ``steps`` are the first and the last step of the run."""
     found = [finding for finding in diagnosis.findings if finding.severity != "info"]
-    first = FirstFinding(found[0].rule, found[0].onset, found[0].title) if found else None
     rules = found_rules(diagnosis.findings, diagnosis.past)
-    return Health(diagnosis.verdict, steps[1] if steps else None, len(found), first, rules)
+    return Health(
+        diagnosis.verdict, steps[1] if steps else None, len(found), FirstFinding.of(found[0]) if found else None, rules
+    )
 
 
 def found_rules(findings: Iterable[Finding], past: Iterable[Finding]) -> tuple[FoundRule, ...]:
@@ -124,50 +114,33 @@ def told_health(run: Path, last_step: int | None) -> Health | None:
     latest = {change.finding.rule: change.finding for change in told.changes}
     found = [latest[rule] for rule, severity in told.open.items() if severity != "info" and rule in latest]
     found.sort(key=lambda one: (-SEVERITIES.index(told.open[one.rule]), one.onset))
-    first = FirstFinding(found[0].rule, found[0].onset, found[0].title) if found else None
     now = {*told.open, *(one.rule for finding in found for one in finding.explains)}
     rules = found_rules(found, [finding for rule, finding in latest.items() if rule not in now])
-    return Health(told.verdict, told.step, len(found), first, rules)
+    return Health(told.verdict, told.step, len(found), FirstFinding.of(found[0]) if found else None, rules)
 
 
-class HealthIndex:
+class HealthIndex(RunIndex):
     """The verdicts on the runs of a directory. Each counts only for the files, names and source that it was made of."""
 
     def __init__(self, dir: Path, folder: Path | None = None) -> None:
-        self._dir = dir
-        self._folder = folder or dir
-        self._index = DirectoryIndex(self._folder, KIND)
-        self._entries = self._index.load()
-        self._is_new = False
+        super().__init__(dir, KIND, folder)
 
     def known(
         self, run: Path, files: str, source: str | None, names: Callable[[Path], NamesFiles] = names_files
     ) -> Health | None:
         """Return the verdict on a run; ``files`` is the digest of its files, ``source`` that of its names if chosen."""
-        digest, record = self._entries.get(self._path_of(run), ("", None)) if self._entries else ("", None)
+        digest, record = self.get(run)
         if not digest.startswith(files) or digest != basis_digest(files, source, names(run)):
             return None
         try:
-            return _decoded(HEALTH(record))
-        except (DecodingError, TypeError, ValueError):
+            health: Health = HEALTH(record)
+        except (TypeError, ValueError):
             return None
+        return health
 
     def keep(self, run: Path, files: str, source: str | None, health: Health, names: NamesFiles) -> None:
         """Take a verdict; ``names`` are the files that described names when it was made."""
-        self._entries[self._path_of(run)] = basis_digest(files, source, names), asdict(health)
-        self._is_new = True
-
-    def save(self) -> None:
-        """Write the index where a verdict is new, without the runs that are gone."""
-        if self._is_new:
-            kept = {path: entry for path, entry in [*self._entries.items()] if (self._dir / path).exists()}
-            with suppress(OSError):
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._index.save(kept)
-            self._is_new = False
-
-    def _path_of(self, run: Path) -> str:
-        return "/".join(run.parts[len(self._dir.parts) :])  # several times as fast as Path.relative_to
+        self.put(run, basis_digest(files, source, names), asdict(health))
 
 
 def basis_digest(files: str, source: str | None, names: NamesFiles) -> str:
@@ -176,18 +149,18 @@ def basis_digest(files: str, source: str | None, names: NamesFiles) -> str:
     return " ".join((files, described, source or ""))
 
 
-def _decoded(record: Mapping[str, Any]) -> Health:
-    if record["verdict"] not in WORDS:
-        raise DecodingError("it has no verdict")
-    first = record["first"]
-    finding = first and FirstFinding(first["rule"], first["onset"], Text(**first["title"]))
-    found = record.get("found")
-    rules = None if found is None else tuple(FoundRule(*_decoded_found(entry)) for entry in found)
-    return Health(record["verdict"], record["step"], record["findings"], finding, rules)
+def _read_found(entry: Any) -> FoundRule:
+    return FoundRule(*(read(value) for read, value in zip(FOUND, fields.list_of(fields.read_any)(entry), strict=True)))
 
 
-def _decoded_found(entry: list[Any]) -> Iterable[Any]:
-    return (read(value) for read, value in zip(FOUND, entry, strict=True))
+HEALTH = fields.record_of(
+    Health,
+    verdict=one_of(*WORDS),
+    step=nullable(fields.read_step),
+    findings=fields.read_count,
+    first=nullable(fields.record_of(FirstFinding, onset=fields.read_step)),
+    found=nullable(fields.tuple_of(_read_found)),
+)
 
 
 class HealthList:

@@ -60,6 +60,13 @@ class Case:
         track = self.tracks.get(key)
         return track if track is not None and len(track) else None
 
+    def need(self, *keys: str, reason: str = "not_logged", **facts: Any) -> Track:
+        """Return the first of some signals that the run logs; raise UnmeasuredError with the reason if it logs none."""
+        track = next((track for key in keys if (track := self.get(key)) is not None), None)
+        if track is None:
+            raise UnmeasuredError(reason, **facts)
+        return track
+
     def family(self, key: str, part: str) -> dict[str, Track]:
         """Return the signals of a family by a part of their names, such as the phase."""
         return {self.places.get(track.name, {}).get(part, track.name): track for track in self.families.get(key, ())}
@@ -139,7 +146,7 @@ def share_without_signal(case: Case) -> tuple[Track, Floats] | None:
     return None if spread is None else (spread[0], spread[0].share(spread[1] == 0, WINDOW))
 
 
-NONE, INFO, WARNING, CRITICAL = range(4)
+NONE = 0  # the level of rows in which nothing is wrong
 
 CLEAN_ROWS = 10  # after which a finding is closed
 
@@ -176,22 +183,24 @@ class RuleReading:
     beside: tuple[Track | None, ...] = ()
 
 
-@dataclass(frozen=True)
-class Unmeasured:
-    """Why a rule cannot judge a run: a reason of the rule's texts, and what that sentence has."""
+class UnmeasuredError(Exception):
+    """A rule cannot judge a run: ``reason`` names one of its texts or of the common ones, which has ``facts``."""
 
-    reason: str
-    facts: Mapping[str, Any]
+    def __init__(self, reason: str, **facts: Any) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.facts = facts
 
 
-Judge = Callable[[Case], RuleReading | Unmeasured | None]
+Judge = Callable[[Case], RuleReading]
 
 
 @dataclass(frozen=True)
 class Rule:
     """A rule: how it judges, what it needs, and what its findings explain. Its words are in ``rules.toml``.
 
-    A rule that finds nothing in fewer than ``rows`` rows has not looked at enough to call it fine.
+    A rule that finds nothing in fewer than ``rows`` rows has not looked at enough to call it fine. One that needs no
+    signal looks at the rows of any.
     """
 
     id: str
@@ -241,11 +250,6 @@ def rule(
         return judge
 
     return register
-
-
-def unmeasured(reason: str, **facts: Any) -> Unmeasured:
-    """Return that a rule cannot judge, by a reason in its texts or in the common ones."""
-    return Unmeasured(reason, facts)
 
 
 @cache
@@ -349,23 +353,23 @@ RISING_EFFECT = 0.5  # of the reward, in units of its noise
 RISING_CHANCE = 0.001
 
 
-def living(case: Case, key: str) -> Track | Unmeasured:
-    """Return a signal that is logged and moves, or why it cannot be judged."""
-    track = case.get(key)
-    if track is None:
-        return unmeasured("not_logged")
-    return unmeasured("dead", name=track.name, value=float(track.values[0])) if is_dead(case, track) else track
+def living(case: Case, key: str) -> Track:
+    """Return a signal that is logged and moves; raise UnmeasuredError if it cannot be judged."""
+    track = case.need(key)
+    if is_dead(case, track):
+        raise UnmeasuredError("dead", name=track.name, value=float(track.values[0]))
+    return track
 
 
-def unmoved(case: Case, track: Track, value: float) -> Unmeasured | None:
-    """Return why a signal says nothing that only several updates of a batch can move; None if it moves."""
+def check_moves(case: Case, track: Track, value: float) -> None:
+    """Raise UnmeasuredError if a signal that only several updates of a batch can move has always the same value."""
     if len(track) < MIN_MOVES or not track.is_constant or track.values[0] != value:
-        return None
+        return
     updates = case.settings.updates_per_batch
     if updates is None:
-        return unmeasured("one_update", name=track.name, value=value)
+        raise UnmeasuredError("one_update", name=track.name, value=value)
     reason = "one_update_set" if updates.value == 1 else "unmoved"
-    return unmeasured(reason, name=track.name, value=value, updates=updates.value, settings=updates.settings)
+    raise UnmeasuredError(reason, name=track.name, value=value, updates=updates.value, settings=updates.settings)
 
 
 def is_dead(case: Case, track: Track) -> bool:
@@ -374,13 +378,17 @@ def is_dead(case: Case, track: Track) -> bool:
     return len(track) >= MIN_DEAD_ROWS and track.is_constant and reward is not None and not reward.is_constant
 
 
+def of_reward(case: Case, steps: Ints, condition: Callable[[Track], Flags]) -> Flags:
+    """Return whether a condition on the rows of the reward held, at each step; nowhere if it is not logged."""
+    reward = case.get("reward")
+    return np.zeros(len(steps), bool) if reward is None else held_at(reward, condition(reward), steps)
+
+
 def is_learning(case: Case, steps: Ints) -> Flags:
     """Return whether the reward had clearly risen, at each step."""
-    reward = case.get("reward")
-    if reward is None:
-        return np.zeros(len(steps), bool)
-    rising = (reward.trend.effect > RISING_EFFECT) & (reward.trend.chance < RISING_CHANCE)
-    return held_at(reward, rising, steps)
+    return of_reward(
+        case, steps, lambda reward: (reward.trend.effect > RISING_EFFECT) & (reward.trend.chance < RISING_CHANCE)
+    )
 
 
 def lags(case: Case, steps: Ints) -> Flags:
@@ -393,20 +401,18 @@ def lags(case: Case, steps: Ints) -> Flags:
 
 def is_falling(case: Case, steps: Ints) -> Flags:
     """Return whether the reward had clearly fallen, at each step."""
-    reward = case.get("reward")
-    if reward is None:
-        return np.zeros(len(steps), bool)
-    return held_at(reward, (reward.trend.effect < -1.0) & (reward.trend.chance < 0.01), steps)
+    return of_reward(case, steps, lambda reward: (reward.trend.effect < -1.0) & (reward.trend.chance < 0.01))
 
 
 def has_lost(case: Case, steps: Ints) -> Flags:
     """Return whether the reward has lost half of what it had clearly gained, at each step."""
-    reward = case.get("reward")
-    if reward is None:
-        return np.zeros(len(steps), bool)
-    level, start = reward.mean(10), reward.first(5)
-    best = np.fmax.accumulate(level)
-    return held_at(reward, (best - level > 0.5 * (best - start)) & (best - start > 3 * noise(reward.finite)), steps)
+
+    def lost(reward: Track) -> Flags:
+        level, start = reward.mean(10), reward.first(5)
+        best = np.fmax.accumulate(level)
+        return (best - level > 0.5 * (best - start)) & (best - start > 3 * noise(reward.finite))
+
+    return of_reward(case, steps, lost)
 
 
 def noise(values: Floats) -> float:

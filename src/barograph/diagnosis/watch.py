@@ -21,7 +21,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ from barograph.base.model import RunInfo
 from barograph.delivery.processes import EXIT_BUSY, given_options, take_process_lock
 from barograph.diagnosis.client import WatchOptions
 from barograph.diagnosis.diagnose import Diagnosis, Visit
-from barograph.diagnosis.stopping import stop_step
 from barograph.journal import findings
 from barograph.journal.findings import FOLDER, SEVERITIES, Change, ChangeKind, Finding
 from barograph.journal.format.folder import run_files
@@ -75,7 +74,7 @@ class ChangeSender:
     log: Callable[[str], None]
     _failures: int = 0
     _since: float = 0.0
-    _again_at: float = field(default=0.0)
+    _again_at: float = 0.0
 
     def take(self, found: Mapping[str, Any]) -> bool:
         """Try to send a change; return whether it is done with: sent, refused, or given up."""
@@ -305,7 +304,7 @@ class Watch:
         assert self._view is not None
         pairs = pairwise(self._pace) if len(self._pace) >= PACE_LOOKS else ()
         paces = ((last - first) / max(now - before, PAUSE) for (before, first), (now, last) in pairs)
-        return stop_step(self._view, self._pace[-1][1], max(paces, default=None))
+        return findings.stop_step(self._view, self._pace[-1][1], max(paces, default=None))
 
 
 def _told_findings(diagnosis: Diagnosis) -> list[Finding]:

@@ -108,6 +108,39 @@ def _checked(line: bytes) -> bytes:
     return content if check == b"%08x" % crc32(content) else b""
 
 
+class RunIndex:
+    """What was found out about the runs below a directory, in an index of it or, for logs, of another ``folder``."""
+
+    def __init__(self, dir: Path, kind: str, folder: Path | None = None) -> None:
+        self._dir = dir
+        self._folder = folder or dir
+        self._index = DirectoryIndex(self._folder, kind)
+        self._entries = self._index.load()
+        self._is_new = False
+
+    def get(self, run: Path) -> tuple[str, Any]:
+        """Return the digest and the record of a run; an empty digest if there is none."""
+        return self._entries.get(self.path_of(run), ("", None)) if self._entries else ("", None)
+
+    def put(self, run: Path, digest: str, record: Any) -> None:
+        """Take a record."""
+        self._entries[self.path_of(run)] = digest, record
+        self._is_new = True
+
+    def save(self) -> None:
+        """Write the index where a record is new, without the runs that are gone."""
+        if self._is_new:
+            kept = {path: entry for path, entry in [*self._entries.items()] if (self._dir / path).exists()}
+            with suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._index.save(kept)
+            self._is_new = False
+
+    def path_of(self, run: Path) -> str:
+        """Return the path of a run below the directory."""
+        return "/".join(run.parts[len(self._dir.parts) :])  # several times as fast as Path.relative_to
+
+
 MIN_INDEXED = 50  # runs; fewer are read as quickly as an index
 
 KIND = "facts"

@@ -7,28 +7,33 @@ training is asked to end. Both are replaced as a whole, so that a reader never s
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from barograph.base.errors import BarographError
+from barograph.base.files.mounts import is_remote
 from barograph.catalogue.spec import Text
 from barograph.journal.format.fields import (
     Read,
-    list_of,
     mapping_of,
     object_of,
     one_of,
     parse_json,
     read_count,
-    read_flag,
     read_step,
-    read_text,
     read_time,
+    record_of,
+    tuple_of,
 )
 from barograph.journal.format.folder import open_regular_file, read_regular_file
+
+if TYPE_CHECKING:
+    from barograph.journal.view import View
 
 FOLDER = "doctor"
 TEXT_NAME = "barograph/finding"
@@ -36,6 +41,11 @@ TEXT_NAME = "barograph/finding"
 SEVERITIES = ("", "info", "warning", "critical")
 CONFIDENCES = ("low", "medium", "high")
 MAX_CHANGES = 200  # the last ones are kept
+STOP_SECONDS = 3.0  # until every process of the run has seen a request to stop
+REMOTE_STOP_SECONDS = 90.0  # where they see it through a network file system
+MIN_STOP_STEPS = 2
+MIN_SECONDS = 0.2  # between two steps, for the pace
+PACE_POINTS = 20
 
 ChangeKind = Literal["opened", "worse", "closed"]
 
@@ -69,21 +79,8 @@ class Finding:
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self:
         """Return the finding of a record, such as a journal's event has; raise DecodingError if it is none."""
-        read = _FINDING(dict(record))
-        return replace(cls._alone(read), explains=tuple(map(cls._alone, read["explains"])))
-
-    @classmethod
-    def _alone(cls, read: Mapping[str, Any]) -> Self:
-        """Return a finding without those that it explains."""
-        return cls(
-            **{name: read[name] for name in _PLAIN},
-            title=Text(**read["title"]),
-            text=Text(**read["text"]),
-            advice=tuple(Text(**text) for text in read["advice"]),
-            evidence=tuple(read["evidence"]),
-            confidence=read.get("confidence", ""),
-            against=tuple(Text(**text) for text in read.get("against", ())),
-        )
+        found: Self = _FINDING(record)
+        return found
 
 
 @dataclass(frozen=True)
@@ -131,12 +128,10 @@ class Told:
 def read_told(folder: Path) -> Told:
     """Return what the doctor has said about the run in a folder; nothing if the file is missing or unreadable."""
     try:
-        read = _read(folder, "findings", _TOLD)
-        changes = (_change(one) for one in read["changes"])
-        known = {one.name: read[one.name] for one in fields(Told) if one.name in read}
-        return Told(**{**known, "changes": tuple(changes)})
+        told: Told = _read(folder, "findings", _TOLD)
     except (OSError, ValueError):
         return Told()
+    return told
 
 
 def write_told(folder: Path, told: Told) -> None:
@@ -144,10 +139,6 @@ def write_told(folder: Path, told: Told) -> None:
     changes = [change.record() for change in told.changes[-MAX_CHANGES:]]
     known = {one.name: getattr(told, one.name) for one in fields(told) if getattr(told, one.name) is not None}
     _replace(_path(folder, "findings"), {**known, "changes": changes})
-
-
-def _change(read: Mapping[str, Any]) -> Change:
-    return Change(**{**{name: read[name] for name in _CHANGE_PARTS}, "finding": Finding.of_record(read["finding"])})
 
 
 def told_at(folder: Path) -> int:
@@ -187,10 +178,10 @@ def request_stop(folder: Path, step: int, reason: str) -> StopRequest:
 def read_stop(folder: Path) -> StopRequest | None:
     """Return the request to end the training, if there is one."""
     try:
-        read = _read(folder, "stop", _STOP)
-        return StopRequest(read["step"], read["reason"], read["time"])
+        request: StopRequest = _read(folder, "stop", _STOP)
     except (OSError, ValueError):
         return None
+    return request
 
 
 def stop_at(folder: Path) -> int:
@@ -201,6 +192,51 @@ def stop_at(folder: Path) -> int:
 def remove_stop(folder: Path) -> None:
     """Remove a request to end the training, which was for an earlier start of it."""
     _path(folder, "stop").unlink(missing_ok=True)
+
+
+def stop_step(view: View, step: int, pace: float | None) -> int | None:
+    """Return the step to stop at, after a step: one that no process has done before it has seen the request.
+
+    ``pace`` is in steps per second. If it is None and there are several processes, no step is known.
+    """
+    if len({(writer.role, writer.rank) for writer in view.writers()}) == 1:
+        return step
+    if pace is None:
+        return None
+    seconds = REMOTE_STOP_SECONDS if is_remote(view.path) else STOP_SECONDS
+    return step + max(MIN_STOP_STEPS, math.ceil(seconds * pace))
+
+
+def ask_to_stop(view: View, reason: str) -> StopRequest:
+    """Ask the processes of a run to end, and return the request; raise BarographError where that has no effect.
+
+    ``run.should_stop`` of the training tells it. A request that was made before since the run started stays.
+    """
+    if view.origin is not None:
+        raise BarographError(f"run {view.id} is a log of another program, which does not hear of requests")
+    if view.status.ended:
+        raise BarographError(f"run {view.id} has ended: it is {view.status.word}")
+    made = read_stop(view.path)
+    if made is not None and made.time >= _started(view):
+        return made  # another one would name another step, which not every process may see in time
+    step = stop_step(view, view.newest_step or 0, _pace(view))
+    assert step is not None
+    return request_stop(view.path, step, reason)
+
+
+def _started(view: View) -> float:
+    starts = (event.get("time", 0.0) for event in view.events() if event.get("event") == "start")
+    return max(starts, default=view.info.created)
+
+
+def _pace(view: View) -> float:
+    """Return the steps per second of the fastest of the last steps."""
+    series = next((view.series(name) for name in view.names()), None)
+    if series is None or len(series) < 2:
+        return 1 / MIN_SECONDS
+    times, steps = series.times[-PACE_POINTS:], series.steps[-PACE_POINTS:]
+    seconds = (times[1:] - times[:-1]).clip(MIN_SECONDS)
+    return float(((steps[1:] - steps[:-1]) / seconds).max())
 
 
 def _path(folder: Path, name: str) -> Path:
@@ -231,43 +267,18 @@ def _replace(path: Path, record: Mapping[str, Any]) -> None:
         raise
 
 
-def _words(value: Any) -> dict[str, str]:
-    read = object_of({"en": read_text, "zh": read_text}, ("en", "zh"))(value)
-    return {"en": read["en"], "zh": read["zh"]}
-
-
-_PLAIN: dict[str, Read] = {
-    **dict.fromkeys(("rule", "name", "metric"), read_text),
+_SEVERITY = one_of(*SEVERITIES[1:])
+_LIMITS: dict[str, Read] = {
     **dict.fromkeys(("onset", "last"), read_step),
-    "severity": one_of(*SEVERITIES[1:]),
-    "is_open": read_flag,
+    "severity": _SEVERITY,
+    "confidence": one_of("", *CONFIDENCES),
 }
-_PARTS: dict[str, Read] = {
-    **_PLAIN,
-    **dict.fromkeys(("title", "text"), _words),
-    "advice": list_of(_words),
-    "evidence": list_of(read_text),
-}
-_MORE: dict[str, Read] = {**_PARTS, "confidence": one_of("", *CONFIDENCES), "against": list_of(_words)}
-_FINDING = object_of({**_MORE, "explains": list_of(object_of(_MORE, tuple(_PARTS)))}, (*_PARTS, "explains"))
-_CHANGE_PARTS: dict[str, Read] = {
-    "number": read_count,
-    "kind": one_of(*get_args(ChangeKind)),
-    "step": read_step,
-    "time": read_time,
-    "finding": _FINDING,
-}
-_TOLD = object_of(
-    {
-        "verdict": read_text,
-        "step": read_step,
-        "bytes": read_count,
-        "time": read_time,
-        "changes": list_of(object_of(_CHANGE_PARTS, tuple(_CHANGE_PARTS))),
-        "open": mapping_of(one_of(*SEVERITIES[1:])),
-        "sent": read_count,
-    },
-    ("changes",),
+_EXPLAINED = record_of(Finding, **_LIMITS, explains=lambda value: ())  # those that it explains are not read
+_FINDING = record_of(Finding, **_LIMITS, explains=tuple_of(_EXPLAINED))
+_CHANGE = record_of(Change, number=read_count, step=read_step, time=read_time, finding=_FINDING)
+_COUNTS = dict.fromkeys(("bytes", "sent"), read_count)
+_TOLD = record_of(
+    Told, **_COUNTS, step=read_step, time=read_time, changes=tuple_of(_CHANGE), open=mapping_of(_SEVERITY)
 )
 _TAKEN = object_of({"number": read_count}, ("number",))
-_STOP = object_of({"step": read_step, "reason": read_text, "time": read_time}, ("step", "reason", "time"))
+_STOP = record_of(StopRequest, step=read_step, time=read_time)

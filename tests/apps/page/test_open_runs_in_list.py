@@ -7,7 +7,8 @@ import pytest
 from serving_runs import eventually
 
 import barograph
-from barograph.answers.runs import health, listing
+from barograph.answers.runs import listing
+from barograph.answers.runs import open_runs as health
 from barograph.answers.runs.listing import RunDirectory
 
 WORK = ("_read_reward", "_judge")

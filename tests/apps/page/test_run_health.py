@@ -10,7 +10,7 @@ from sick_runs import ONSET, log_step, record
 
 import barograph
 from barograph.answers.open_run import RunLocation
-from barograph.answers.runs import health
+from barograph.answers.runs import open_runs as health
 from barograph.answers.runs.listing import RunDirectory
 from barograph.answers.runs.table import ListQuery
 from barograph.base.errors import JournalError

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from barograph.answers.fleet.configs import ConfigIndex
 from barograph.answers.fleet.files import (
     MAX_PARTS,
     ExportedRun,
@@ -42,6 +41,7 @@ from barograph.base.formatting import describe_error, encodable
 from barograph.base.model import RunInfo
 from barograph.catalogue.user_metrics import names_files
 from barograph.diagnosis.diagnose import Visit
+from barograph.diagnosis.fleet import ConfigIndex
 from barograph.diagnosis.health import HealthList
 from barograph.importers.opening import open_run
 from barograph.importers.summary import run_names

@@ -21,7 +21,7 @@ from barograph.base.formatting import encodable
 from barograph.delivery.processes import take_lock
 from barograph.journal.directory import DirectoryIndex
 from barograph.journal.format import fields
-from barograph.journal.format.fields import list_of, object_of
+from barograph.journal.format.fields import object_of
 from barograph.journal.format.folder import read_regular_file
 
 HEAD_FILE = "fleet.json"
@@ -168,22 +168,6 @@ def path_text(text: str) -> str:
     return found or EMPTY
 
 
-PART = object_of(
-    {
-        "rows": fields.read_count,
-        "checksum": fields.read_count,
-        "sizes": list_of(fields.read_count),
-        "cutoffs": list_of(list_of(fields.read_any)),
-    },
-    ("rows", "checksum", "sizes", "cutoffs"),
-)
-
-RUN = object_of(
-    {"project": fields.read_text, "run": fields.read_text, **dict.fromkeys(GROWING, PART)},
-    ("project", "run", *GROWING),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class ExportedTable:
     """The rows of a run in a table: their number and checksum, up to which steps, and the sizes of their files."""
@@ -198,11 +182,22 @@ class ExportedTable:
         cutoffs = [[role, rank, step] for (role, rank), step in self.cutoffs.items()]
         return {**asdict(self), "cutoffs": cutoffs}
 
-    @classmethod
-    def of_record(cls, record: dict[str, Any]) -> ExportedTable:
-        """Return what the index has."""
-        cutoffs = {(str(role), int(rank)): int(step) for role, rank, step in record["cutoffs"]}
-        return cls(record["rows"], record["checksum"], cutoffs, tuple(record["sizes"]))
+
+def _read_cutoffs(value: Any) -> Cutoffs:
+    return {(str(role), int(rank)): int(step) for role, rank, step in value}
+
+
+PART = fields.record_of(
+    ExportedTable,
+    **dict.fromkeys(("rows", "checksum"), fields.read_count),
+    sizes=fields.tuple_of(fields.read_count),
+    cutoffs=_read_cutoffs,
+)
+
+RUN = object_of(
+    {"project": fields.read_text, "run": fields.read_text, **dict.fromkeys(GROWING, PART)},
+    ("project", "run", *GROWING),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +232,7 @@ class ExportedRuns:
         for path, (basis, record) in self._index.load().items():
             try:
                 read = RUN(record)
-                tables = {table: ExportedTable.of_record(read[table]) for table in GROWING}
+                tables = {table: read[table] for table in GROWING}
                 self.runs[path] = ExportedRun(basis, read["project"], read["run"], tables, bool(read.get("removed")))
             except (ValueError, TypeError):  # it is exported again
                 continue

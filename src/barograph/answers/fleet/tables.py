@@ -191,13 +191,9 @@ def finding_records(info: RunInfo, diagnosis: Diagnosis) -> Iterator[Record]:
 def _finding(info: RunInfo, finding: Finding, state: str, cause: str | None) -> Record:
     return {
         **_key(info),
-        "rule": finding.rule,
-        "severity": finding.severity,
+        **{name: getattr(finding, name) for name in ("rule", "severity", "onset", "last", "name")},
         "state": state,
         "cause": cause,
-        "onset": finding.onset,
-        "last": finding.last,
-        "name": finding.name,
         "metric": finding.metric or None,
         "confidence": finding.confidence or None,
         "title": finding.title.en,

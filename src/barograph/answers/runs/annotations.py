@@ -23,8 +23,9 @@ from barograph.journal.write.segment import SegmentWriter
 WRITER = Writer("page", 0, 1)
 VIEW_EVENT = "view"
 REPORT_EVENT = "report"
-MAX_VIEWS = 200
-MAX_REPORTS = 200
+CONTENTS = {VIEW_EVENT: "state", REPORT_EVENT: "text"}
+"""What is saved under names, by the event that saves it: the field with the contents."""
+MAX_SAVED = 200  # of each kind
 DEFAULTS: dict[str, Any] = {
     "name": None,
     "pinned": False,
@@ -45,8 +46,7 @@ class Annotations:
         self._writer: SegmentWriter | None = None
         self._readers: dict[Path, SegmentReader] = {}
         self._newest: dict[tuple[str, str], tuple[float, Any]] = {}
-        self._views: dict[str, tuple[float, str | None]] = {}
-        self._reports: dict[str, tuple[float, str | None]] = {}
+        self._kept: dict[str, dict[str, tuple[float, str | None]]] = {kind: {} for kind in CONTENTS}
         self._watch = DirectoryWatch()
         self._changed: set[str] = set()
 
@@ -86,32 +86,36 @@ class Annotations:
 
     def views(self) -> list[dict[str, Any]]:
         """Return the saved views by name: their states, and when they were saved."""
-        self.refresh()
-        kept = {name: (at, state) for name, (at, state) in self._views.items() if state is not None}
-        return [{"name": name, "state": state, "saved": at} for name, (at, state) in sorted(kept.items())]
+        kept = sorted(self._saved(VIEW_EVENT).items())
+        return [{"name": name, "state": state, "saved": at} for name, (at, state) in kept]
 
     def save_view(self, name: str, state: str | None) -> None:
         """Save a view under a name, in place of another of that name; None removes it."""
-        if state is not None and len(self.views()) >= MAX_VIEWS and name not in self._views:
-            raise RequestError(409, f"{MAX_VIEWS} views are saved: remove one first")
-        self._write({"event": VIEW_EVENT, "time": time.time(), "name": name, "state": state})
+        self._save(VIEW_EVENT, name, state)
 
     def reports(self) -> list[dict[str, Any]]:
         """Return the names of the reports, and when they were saved, the newest first."""
-        self.refresh()
-        kept = [(at, name) for name, (at, text) in self._reports.items() if text is not None]
-        return [{"name": name, "saved": at} for at, name in sorted(kept, reverse=True)]
+        kept = sorted(((at, name) for name, (at, _) in self._saved(REPORT_EVENT).items()), reverse=True)
+        return [{"name": name, "saved": at} for at, name in kept]
 
     def report(self, name: str) -> str | None:
         """Return the text of a report; None if there is none of that name."""
-        self.refresh()
-        return self._reports.get(name, (0.0, None))[1]
+        return self._saved(REPORT_EVENT).get(name, (0.0, None))[1]
 
     def save_report(self, name: str, text: str | None) -> None:
         """Save a report under a name, in place of another of that name; None removes it."""
-        if text is not None and self.report(name) is None and len(self.reports()) >= MAX_REPORTS:
-            raise RequestError(409, f"{MAX_REPORTS} reports are saved: remove one first")
-        self._write({"event": REPORT_EVENT, "time": time.time(), "name": name, "text": text})
+        self._save(REPORT_EVENT, name, text)
+
+    def _saved(self, kind: str) -> dict[str, tuple[float, str | None]]:
+        """Return what is saved by name, with the time; without what was removed."""
+        self.refresh()
+        return {name: saved for name, saved in self._kept[kind].items() if saved[1] is not None}
+
+    def _save(self, kind: str, name: str, contents: str | None) -> None:
+        saved = self._saved(kind)
+        if contents is not None and len(saved) >= MAX_SAVED and name not in saved:
+            raise RequestError(409, f"{MAX_SAVED} {kind}s are saved: remove one first")
+        self._write({"event": kind, "time": time.time(), "name": name, CONTENTS[kind]: contents})
 
     def _write(self, record: dict[str, Any]) -> None:
         with self._lock:
@@ -136,13 +140,12 @@ class Annotations:
         if not reader.poll():
             return
         for event in events(reader.records):
-            at, run = float(event.get("time") or 0.0), str(event.get("run"))
-            if event.get("event") == VIEW_EVENT and at >= self._views.get(event["name"], (0.0,))[0]:
-                self._views[event["name"]] = at, event.get("state")
-            if event.get("event") == REPORT_EVENT and at >= self._reports.get(event["name"], (0.0,))[0]:
-                self._reports[event["name"]] = at, event.get("text")
+            at, run, kind = float(event.get("time") or 0.0), str(event.get("run")), str(event.get("event"))
+            kept = self._kept.get(kind)
+            if kept is not None and at >= kept.get(event["name"], (0.0,))[0]:
+                kept[event["name"]] = at, event.get(CONTENTS[kind])
             for name in DEFAULTS:
-                if event.get("event") == MARK and name in event and at >= self._newest.get((run, name), (0.0,))[0]:
+                if kind == MARK and name in event and at >= self._newest.get((run, name), (0.0,))[0]:
                     self._newest[run, name] = at, event[name]
                     self._changed.add(run)
         reader.forget()

@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 from barograph.answers.open_run import RunLocation
 from barograph.answers.responses import encode
 from barograph.answers.runs.annotations import Annotations
-from barograph.answers.runs.health import RunHealth
 from barograph.answers.runs.listed_run import (
     ListedRun,
     RewardIndex,
@@ -26,7 +25,7 @@ from barograph.answers.runs.listed_run import (
     read_summary,
     reward_summary,
 )
-from barograph.answers.runs.open_runs import OpenRuns
+from barograph.answers.runs.open_runs import OpenRuns, RunHealth
 from barograph.answers.runs.table import BASE, Choices, ListQuery, TableQuery, choices_of, default_columns, table_query
 from barograph.base.errors import BarographError, RequestError
 from barograph.base.formatting import describe_error
@@ -91,14 +90,19 @@ class Listing:
             "log": RewardIndex(open_runs.dir, list_folder(open_runs.dir)),  # nothing is written beside logs
         }
 
+    @contextmanager
+    def _updated(self) -> Iterator[int]:
+        """Hold the lock with the list up to date; yield the number of rewards not read yet."""
+        with self._lock:
+            yield self._update()
+
     def view(self, since: str | None = None, query: ListQuery | None = None) -> dict[str, Any]:
         """Return a page of the runs, or those of it that changed since a cursor."""
         query = query or ListQuery()
-        with self._lock:
-            pending = self._update()
+        with self._updated() as pending:
             count = self._since(since)
             found = query.select(self._runs.values())
-            page = query.page(found)
+            page = found[query.offset : query.offset + query.limit]
             keys = [run.location.key for run in page]
             self._wanted = dict.fromkeys(keys)
             self._start_reading()
@@ -117,8 +121,7 @@ class Listing:
 
     def table(self, since: str | None, columns: Sequence[str], where: str, group: Sequence[str], **options: Any) -> Any:
         """Return the columns of all runs that fulfil conditions, or those that changed since a cursor."""
-        with self._lock:
-            self._update()
+        with self._updated():
             shown = options.pop("shown")
             choices = self._column_choices()
             columns = columns or default_columns(choices)
@@ -129,7 +132,7 @@ class Listing:
             return {
                 "cursor": self._cursor(),
                 "reset": count < 0,
-                "pending": sum(self._runs[key].reward_files is None for key in self._stale),
+                "pending": self._pending,
                 "all": len(self._runs),
                 "hidden": sum(run.annotations["hidden"] for run in self._runs.values()),
                 "newest": self._newest(),
@@ -141,8 +144,7 @@ class Listing:
 
     def groups(self, keys: Sequence[str], by: Sequence[str]) -> list[dict[str, Any]]:
         """Return some runs in groups, in the order of the keys; summaries that are not known are read now."""
-        with self._lock:
-            self._update()
+        with self._updated():
             unread = [self._runs[key] for key in keys if key in self._runs and self._runs[key].summary is None]
         for run in unread:
             self._read_reward(run)
@@ -152,14 +154,12 @@ class Listing:
 
     def names(self) -> dict[str, str]:
         """Return the names of all runs by key, the newest first."""
-        with self._lock:
-            self._update()
+        with self._updated():
             return {run.location.key: run.name for run in sorted(self._runs.values(), key=lambda run: -run.began)}
 
     def choices(self) -> Choices:
         """Return the columns that the runs have."""
-        with self._lock:
-            self._update()
+        with self._updated():
             return self._column_choices()
 
     def _column_choices(self) -> Choices:
@@ -190,21 +190,19 @@ class Listing:
 
     def update(self) -> None:
         """Take in what changed, without reading rewards."""
-        with self._lock:
-            self._update()
+        with self._updated():
+            pass
 
     def cursor(self) -> str:
         """Update the list and return its cursor."""
-        with self._lock:
-            self._update()
+        with self._updated():
             self._start_reading()
             return self._cursor()
 
     def one(self, key: str) -> dict[str, Any]:
         """Return everything about one run."""
         self._open_runs.location(key)
-        with self._lock:
-            self._update()
+        with self._updated():
             run = self._runs.get(key)
             if run is None:
                 raise RequestError(404, f"run {key!r} cannot be read")
@@ -242,6 +240,10 @@ class Listing:
             self._status_at = time.monotonic()
             for key in list(self._live):
                 self._update_status(self._runs[key])
+        return self._pending
+
+    @property
+    def _pending(self) -> int:
         return sum(self._runs[key].reward_files is None for key in self._stale)
 
     def _take_locations(self, locations: dict[str, RunLocation]) -> set[str]:

@@ -77,10 +77,6 @@ class ListQuery:
         found.sort(key=lambda run: not run.annotations["pinned"])  # a stable sort: the order stays within each part
         return found
 
-    def page(self, found: list[ListedRun]) -> list[ListedRun]:
-        """Return the runs of this page."""
-        return found[self.offset : self.offset + self.limit]
-
 
 MAX_CHOICES = 3000
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from barograph.answers.open_run import OpenRun, SeriesRequest, Window, read_series, series_place
+from barograph.answers.open_run import OpenRun, SeriesRequest, Window
 from barograph.answers.responses import BinaryBody, encode
 from barograph.answers.views.following import MAX_FOLLOWED, Followed, Increment, SentBuckets, group_increments
 from barograph.base.arrays import Array
@@ -106,7 +106,7 @@ def make_curves(opened: OpenRun, wanted: Iterable[SeriesRequest], window: Window
 def make_curve(opened: OpenRun, wanted: SeriesRequest, window: Window) -> Curve:
     """Reduce one series to the window; with a valid cursor only the buckets after it."""
     try:
-        series = read_series(opened, wanted)
+        series = opened.series_at(wanted.place)
     except MetricNotFoundError:
         return missing_curve(wanted)
     began = opened.view.span[0]
@@ -118,7 +118,7 @@ def make_curve(opened: OpenRun, wanted: SeriesRequest, window: Window) -> Curve:
         size = cursor.size  # larger buckets than needed, so that the page can keep those it has
     else:
         cursor = None
-    sent = sent_buckets(opened, (*series_place(wanted), start, size), series)
+    sent = sent_buckets(opened, (*wanted.place, start, size), series)
     keep = _kept(cursor, sent, series, stop) if cursor else 0
     buckets = _buckets(series, start, stop, size, keep)
     columns = _columns(opened, series, buckets, stop, window.x, began, wanted.factor)
@@ -174,7 +174,7 @@ def missing_curve(wanted: SeriesRequest) -> Curve:
 def _branches(opened: OpenRun, wanted: SeriesRequest, window: Window) -> Iterator[Curve]:
     """Yield the curves of the writer's superseded attempts, each to its end."""
     try:
-        writer = read_series(opened, wanted).writer
+        writer = opened.series_at(wanted.place).writer
     except MetricNotFoundError:
         return
     if writer is None:

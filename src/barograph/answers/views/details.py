@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from barograph.base.errors import RequestError
 from barograph.base.formatting import flatten
 from barograph.delivery.relay.state import read_delivery_states
 from barograph.importers.summary import missing, run_warnings
+
+T = TypeVar("T")
 
 RELAY_FIELDS = (
     "tracker", "state", "since", "delivered", "lag", "lag_bytes", "dropped", "skipped", "errors", "error",
@@ -58,27 +60,25 @@ def relay_state(folder: Path) -> list[dict[str, Any]]:
 def events_view(opened: OpenRun, since: int, limit: int) -> dict[str, Any]:
     """Return the events from number ``since`` on, without heartbeats."""
     events = [event for event in opened.view.events() if event.get("event") != "heartbeat"]
-    first = _first(since, len(events))
-    chosen = events[first : first + limit]
-    return {"events": chosen, "cursor": first + len(chosen), "total": len(events)}
+    chosen, place = _page(events, since, limit)
+    return {"events": chosen, **place}
 
 
-def _first(since: int, total: int) -> int:
-    """Return the index of the first requested item; a negative one counts from the end."""
-    return since if since >= 0 else max(0, total + since)
+def _page(items: list[T], since: int, limit: int) -> tuple[list[T], dict[str, int]]:
+    """Return items from one on, a negative number counting from the end, and where the next page begins."""
+    first = since if since >= 0 else max(0, len(items) + since)
+    chosen = items[first : first + limit]
+    return chosen, {"cursor": first + len(chosen), "total": len(items)}
 
 
 def texts_view(opened: OpenRun, name: str | None, since: int, limit: int) -> dict[str, Any]:
     """Return the logged texts from number ``since`` on."""
     texts = opened.view.texts()
-    wanted = [text for text in texts if name in (None, text.name)]
-    first = _first(since, len(wanted))
-    chosen = wanted[first : first + limit]
+    chosen, place = _page([text for text in texts if name in (None, text.name)], since, limit)
     return {
         "names": list(dict.fromkeys(text.name for text in texts)),
         "texts": [asdict(text) for text in chosen],
-        "cursor": first + len(chosen),
-        "total": len(wanted),
+        **place,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barograph.answers.open_run import OpenRun, SeriesRequest, Window, names_of, read_series
+from barograph.answers.open_run import OpenRun, SeriesRequest, Window
 from barograph.answers.responses import bilingual
 from barograph.answers.views.charts import STATISTICS, metric_records
 from barograph.answers.views.curves import make_curve
@@ -17,8 +17,7 @@ MAIN_PARTS = (None, "mean")  # the part of a statistic that is its value
 
 def evaluation_view(opened: OpenRun, points: int) -> dict[str, Any]:
     """Return the task sets of a run with their statistics."""
-    meanings = names_of(opened)
-    matches = {name: match for name in opened.view.names() if (match := meanings.match(name)) is not None}
+    matches = opened.matches()
     sets: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     coverage: dict[tuple[str, str], dict[str, Any]] = {}
     validation: dict[tuple[str, str | None], dict[str, Any]] = {}
@@ -82,7 +81,7 @@ def _statistic_record(opened: OpenRun, name: str, match: Match, points: int) -> 
 
 
 def _last_value(opened: OpenRun, name: str) -> dict[str, Any]:
-    series = read_series(opened, SeriesRequest("", name))
+    series = opened.series(name)
     return {"name": name, "last": series.last, "first": float(series.values[0]), "step": int(series.steps[-1])}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from barograph.answers.open_run import OpenRun, names_of
+from barograph.answers.open_run import OpenRun
 from barograph.answers.records import writer_triples
 from barograph.answers.responses import bilingual
 from barograph.answers.views.charts import family_records, group_into_charts, guess_record, metric_records
@@ -22,7 +22,7 @@ from barograph.importers.summary import beside
 
 def names_view(opened: OpenRun) -> dict[str, Any]:
     """Return every metric of a run as charts with explanations."""
-    view, meanings = opened.view, names_of(opened)
+    view, meanings = opened.view, opened.meanings()
     names = view.names()
     found = group_into_charts(names, meanings)
     return {
@@ -47,7 +47,7 @@ SIMILAR = 3
 
 def meanings_view(opened: OpenRun) -> dict[str, Any]:
     """Return what each name of a run means, and why some have no meaning."""
-    view, names = opened.view, names_of(opened)
+    view, names = opened.view, opened.meanings()
     known = {name: match for name in names.known if (match := names.match(name)) is not None}
     return {
         "version": opened.version,

@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from barograph.answers.open_run import OpenRun, SeriesRequest, names_of, read_series
+from barograph.answers.open_run import OpenRun
 from barograph.answers.responses import bilingual
 from barograph.answers.views.charts import metric_records
-from barograph.base.errors import MetricNotFoundError
 from barograph.base.formatting import natural
 from barograph.catalogue.names import Match
 from barograph.catalogue.registry import placeholder_choices
-from barograph.journal.read.series import Series
 from barograph.journal.view import View
 from barograph.metrics.probe_values import GIB
 
@@ -27,15 +25,12 @@ MOMENTS = list(placeholder_choices("moment"))
 
 def memory_view(opened: OpenRun, step: int | None) -> dict[str, Any]:
     """Return the memory of a step; by default of the last step that recorded any."""
-    view, meanings = opened.view, names_of(opened)
-    matches = {name: match for name in view.names() if (match := meanings.match(name)) is not None}
-    memory_metrics = {name: match for name, match in matches.items() if match.metric.family == "memory"}
-    steps = view.steps
+    memory_metrics = {name: match for name, match in opened.matches().items() if match.metric.family == "memory"}
     at = _last_step(opened, memory_metrics) if step is None else step
     stairs = _stairs(opened, memory_metrics, at) if at is not None else []
     return {
         "step": at,
-        "steps": steps,
+        "steps": opened.view.steps,
         "unit": "GiB",
         "devices": sorted({stair["device"] for stair in stairs}, key=natural),
         "capacity": _capacity(opened, memory_metrics),
@@ -61,7 +56,7 @@ def _is_stair(match: Match) -> bool:
 
 def _last_step(opened: OpenRun, memory_metrics: dict[str, Match]) -> int | None:
     """Return the last step with memory of a phase, else the run's last step."""
-    ends = [_series(opened, name) for name, match in memory_metrics.items() if _is_stair(match)]
+    ends = [opened.find_series(name) for name, match in memory_metrics.items() if _is_stair(match)]
     steps = opened.view.steps
     found = [int(series.steps[-1]) for series in ends if series is not None and len(series)]
     return max(found, default=steps[1] if steps else None)
@@ -87,22 +82,14 @@ def _stairs(opened: OpenRun, memory_metrics: dict[str, Match], step: int) -> lis
 
 
 def _phase_order(opened: OpenRun, step: int) -> dict[str, int]:
-    # The key of views.phases: read once for both.
-    table = opened.cached("spans", lambda: opened.view.span_table(), 2.0)
+    table = opened.span_table()
     names = [table.texts[number] for number in table.column("name")[table.steps == step].tolist()]
     return {name: place for place, name in enumerate(dict.fromkeys(names))}
 
 
-def _series(opened: OpenRun, name: str) -> Series | None:
-    try:
-        return read_series(opened, SeriesRequest("", name))
-    except MetricNotFoundError:
-        return None
-
-
 def _value_at(opened: OpenRun, name: str, step: int) -> float | None:
     """Return the value that was logged at this step, or None."""
-    series = _series(opened, name)
+    series = opened.find_series(name)
     if series is None:
         return None
     place = int(np.searchsorted(series.steps, step))
@@ -118,9 +105,9 @@ def _capacity(opened: OpenRun, memory_metrics: dict[str, Match]) -> dict[str, fl
         if match.metric.id != FRACTION or device in found:
             continue
         peak = peaks.get(frozenset((*match.filled, ("moment", "end/onload"))))
-        fraction = read_series(opened, SeriesRequest("", name)).last
+        fraction = opened.series(name).last
         if peak and fraction > 0:
-            found[device] = read_series(opened, SeriesRequest("", peak)).last / fraction
+            found[device] = opened.series(peak).last / fraction
     return found
 
 

@@ -11,20 +11,19 @@ from typing import Any
 import numpy as np
 
 from barograph.answers.moments import moments
-from barograph.answers.open_run import OpenRun, SeriesRequest, Window, names_of, read_series
+from barograph.answers.open_run import OpenRun, SeriesRequest, Window
 from barograph.answers.records import writer_records
 from barograph.answers.responses import bilingual
 from barograph.answers.views import curves
 from barograph.answers.views.charts import Chart, family_of, group_into_charts, logged_band, metric_records
 from barograph.answers.views.curves import make_curve
-from barograph.answers.views.phase_seconds import phase_seconds
-from barograph.base.errors import MetricNotFoundError
+from barograph.answers.views.phases import phase_seconds
 from barograph.catalogue.headline import HeadlineValue, headline_values, headlines, undecided_values
 from barograph.catalogue.names import Match
 from barograph.catalogue.registry import REGISTRY, vocabulary_name
 from barograph.catalogue.resolution import Resolution, RunNames
 from barograph.catalogue.spec import CatalogueError, Headline, Text
-from barograph.diagnosis import crucial
+from barograph.diagnosis import signals
 from barograph.diagnosis.diagnose import VERDICTS, Diagnosis, Note, short_reasons
 from barograph.diagnosis.health import WORDS
 from barograph.importers.summary import missing, run_warnings
@@ -87,7 +86,7 @@ def marks(opened: OpenRun, diagnosis: Diagnosis) -> list[dict[str, Any]]:
 def moment_records(opened: OpenRun) -> list[dict[str, Any]]:
     """Return annotations, restarts, checkpoints and changes of the config with their places on each x axis."""
     found = moments(opened.view)
-    series = _series(opened, opened.view.names()[0]) if found and opened.view.names() else None
+    series = opened.find_series(opened.view.names()[0]) if found and opened.view.names() else None
     return [{**asdict(moment), "from": _places(opened, series, moment.step)} for moment in found]
 
 
@@ -108,14 +107,7 @@ def _chart(name: str, match: Match | None) -> Chart:
 
 def _positions(opened: OpenRun, name: str, step: int) -> dict[str, float]:
     """Return the place of a step of a series on each x axis; only on that of steps where there is no such series."""
-    return _places(opened, _series(opened, name), step)
-
-
-def _series(opened: OpenRun, name: str) -> Series | None:
-    try:
-        return read_series(opened, SeriesRequest("", name))
-    except MetricNotFoundError:
-        return None
+    return _places(opened, opened.find_series(name), step)
 
 
 def _places(opened: OpenRun, series: Series | None, step: int) -> dict[str, float]:
@@ -142,7 +134,7 @@ MAX_EVIDENCE = 3  # curves of the first findings
 
 def overview(opened: OpenRun, points: int) -> dict[str, Any]:
     """Return everything that the overview shows."""
-    view, meanings = opened.view, names_of(opened)
+    view, meanings = opened.view, opened.meanings()
     names = view.names()
     values = headline_values(meanings)
     undecided = undecided_values(meanings)
@@ -216,7 +208,7 @@ def _tell_apart(values: list[dict[str, Any]]) -> None:
 
 def health(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the doctor's verdict with its reasons, and the number of crucial values with each word."""
-    counts = {word: sum(sign.word == word for sign in diagnosis.signs) for word in crucial.WORDS}
+    counts = {word: sum(sign.word == word for sign in diagnosis.signs) for word in signals.WORDS}
     return {**verdict_of(diagnosis), "counts": counts}
 
 
@@ -228,7 +220,7 @@ def _siblings(names: list[str], values: dict[str, HeadlineValue]) -> list[str]:
 
 
 def _headline_record(opened: OpenRun, value: HeadlineValue, lines: dict[str, str], points: int) -> dict[str, Any]:
-    series = read_series(opened, SeriesRequest("", value.name))
+    series = opened.series(value.name)
     names = lines if len(lines) > 1 else {"line": value.name}
     difference = value.match.name.difference
     key = opened.location.key

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from barograph.answers.fleet.configs import ConfigIndex
 from barograph.answers.records import versioned
 from barograph.apps.cli.arguments import JSON, add_language, argument, command, directory, runs_at
 from barograph.apps.terminal.output import Progress, make_console, print_document, print_json, print_problem, say
@@ -20,7 +19,7 @@ from barograph.base.formatting import counted, describe_error
 from barograph.catalogue.spec import Text
 from barograph.catalogue.user_metrics import names_files
 from barograph.diagnosis.diagnose import Diagnosis, doctor
-from barograph.diagnosis.fleet import GroupSum, JudgedRun, group_sums
+from barograph.diagnosis.fleet import ConfigIndex, GroupSum, JudgedRun, group_sums
 from barograph.diagnosis.health import Health, HealthList
 from barograph.diagnosis.rates import rate_of
 from barograph.diagnosis.rule import Rule, signal_words

@@ -27,8 +27,7 @@ from barograph.apps.mcp.tool import (
     texts,
     tool,
 )
-from barograph.diagnosis.stopping import ask_to_stop
-from barograph.journal.findings import SEVERITIES
+from barograph.journal.findings import SEVERITIES, ask_to_stop
 
 POLL_SECONDS = 0.5
 

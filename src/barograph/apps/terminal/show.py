@@ -27,8 +27,8 @@ from barograph.catalogue.registry import REGISTRY
 from barograph.catalogue.resolution import RunNames
 from barograph.catalogue.spec import Text as Words
 from barograph.delivery.relay.state import DeliveryState, read_delivery_states
-from barograph.diagnosis.crucial import Sign
 from barograph.diagnosis.diagnose import VERDICTS, Diagnosis, Visit
+from barograph.diagnosis.signals import Sign
 from barograph.importers.summary import names_sentence, run_names, run_warnings
 from barograph.journal.view import View
 

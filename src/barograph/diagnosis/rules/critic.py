@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from barograph.diagnosis.rule import Case, RuleReading, Unmeasured, after, graded, rule, unmeasured
+from barograph.diagnosis.rule import Case, RuleReading, after, graded, rule
 from barograph.metrics.tracks import MAX_WINDOW
 
 WARM_UP = 20  # rows in which an untrained critic is far off
 
 
 @rule("value_loss_spike", "value_loss", explains=("ev_bad",), rows=WARM_UP)
-def value_loss_spike(case: Case) -> RuleReading | Unmeasured:
+def value_loss_spike(case: Case) -> RuleReading:
     """The value loss stays far above what it was, or grows without end."""
-    loss = case.get("value_loss")
-    if loss is None:
-        return unmeasured("no_critic")
+    loss = case.need("value_loss", reason="no_critic")
     now = loss.median(5)
     settled = np.fmin.accumulate(loss.median(MAX_WINDOW))
     late = after(len(loss), WARM_UP)
@@ -42,11 +40,9 @@ def value_loss_spike(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("ev_bad", "explained_variance", rows=MAX_WINDOW)
-def ev_bad(case: Case) -> RuleReading | Unmeasured:
+def ev_bad(case: Case) -> RuleReading:
     """The critic predicts worse than a constant."""
-    variance = case.get("explained_variance")
-    if variance is None:
-        return unmeasured("not_logged" if case.get("value_loss") is not None else "no_critic")
+    variance = case.need("explained_variance", reason="not_logged" if case.get("value_loss") else "no_critic")
     now = variance.mean(10)
     late = after(len(variance), MAX_WINDOW)
     return RuleReading(
@@ -57,11 +53,9 @@ def ev_bad(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("critic_warmup", "value_loss", persist=1, rows=WARM_UP)
-def critic_warmup(case: Case) -> RuleReading | Unmeasured:
+def critic_warmup(case: Case) -> RuleReading:
     """The value loss falls steeply in the first rows, as it should."""
-    loss = case.get("value_loss")
-    if loss is None:
-        return unmeasured("no_critic")
+    loss = case.need("value_loss", reason="no_critic")
     first = float(loss.finite[0])
     low = np.fmin.accumulate(loss.median(3))
     fell = (low * 10 < first) & ~after(len(loss), WARM_UP) & after(len(loss), 3)

@@ -18,17 +18,16 @@ from barograph.diagnosis.rule import (
     Flags,
     RuleReading,
     Spell,
-    Unmeasured,
+    UnmeasuredError,
     full_window,
     graded,
-    held_at,
     is_learning,
     lags,
+    of_reward,
     percent,
     rule,
     share_without_signal,
     spread_of,
-    unmeasured,
     values_at,
 )
 from barograph.metrics.tracks import Levels, Track
@@ -50,11 +49,9 @@ def _before_window(spell: Spell) -> int:
     persist=1,
     rows=WINDOW,
 )
-def reward_constant(case: Case) -> RuleReading | Unmeasured:
+def reward_constant(case: Case) -> RuleReading:
     """The reward is exactly the same in all rows of a window."""
-    reward = case.get("reward")
-    if reward is None:
-        return unmeasured("not_logged")
+    reward = case.need("reward")
     same = np.concatenate([[False], reward.values[1:] == reward.values[:-1]])
     constant = full_window(reward.share(same, WINDOW - 1), WINDOW) >= 1.0
     dead = case.at("gradient", reward.steps) < TINY_GRADIENT
@@ -72,12 +69,12 @@ def reward_constant(case: Case) -> RuleReading | Unmeasured:
 
 def _is_solved(case: Case, track: Track) -> Flags:
     """Return whether the reward is near the top of its range after it has risen: then equal rewards are success."""
-    reward = case.get("reward")
-    if reward is None:
-        return np.zeros(len(track), bool)
-    start, now, top = reward.first(5), reward.median(10), np.fmax.accumulate(reward.mean(5))
-    solved = (top > start) & (top - now <= 0.15 * (top - start))
-    return held_at(reward, solved, track.steps)
+
+    def solved(reward: Track) -> Flags:
+        start, now, top = reward.first(5), reward.median(10), np.fmax.accumulate(reward.mean(5))
+        return (top > start) & (top - now <= 0.15 * (top - start))
+
+    return of_reward(case, track.steps, solved)
 
 
 def _solved(case: Case, step: int) -> Text:
@@ -91,10 +88,10 @@ def _solved(case: Case, step: int) -> Text:
     )
 
 
-def _equal_groups(case: Case, grade: Callable[[Track, Floats], Levels]) -> RuleReading | Unmeasured:
+def _equal_groups(case: Case, grade: Callable[[Track, Floats], Levels]) -> RuleReading:
     found = share_without_signal(case)
     if found is None:
-        return unmeasured("no_spread")
+        raise UnmeasuredError("no_spread")
     track, share = found
     rewards = case.at("reward", track.steps)
     return RuleReading(
@@ -113,7 +110,7 @@ def _equal_groups(case: Case, grade: Callable[[Track, Floats], Levels]) -> RuleR
 
 
 @rule("no_signal", *SPREAD, explains=("zero_grad", "reward_flat", "weak_signal", "grad_spike"), persist=1, rows=WINDOW)
-def no_signal(case: Case) -> RuleReading | Unmeasured:
+def no_signal(case: Case) -> RuleReading:
     """Almost all groups or batches have equal rewards."""
 
     def grade(track: Track, share: Floats) -> Levels:
@@ -124,7 +121,7 @@ def no_signal(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("weak_signal", *SPREAD, explains=("reward_flat",), persist=1, rows=WINDOW)
-def weak_signal(case: Case) -> RuleReading | Unmeasured:
+def weak_signal(case: Case) -> RuleReading:
     """Most groups or batches have equal rewards, or about half of them have while the reward does not move."""
 
     def grade(track: Track, share: Floats) -> Levels:
@@ -137,19 +134,17 @@ def weak_signal(case: Case) -> RuleReading | Unmeasured:
 
 def _is_stuck(case: Case, track: Track) -> Flags:
     """Return whether the reward has had no trend for some hundred steps; before that, it is too early to say."""
-    reward = case.get("reward")
-    if reward is None:
-        return np.zeros(len(track), bool)
-    stuck = (reward.trend.chance > 0.05) & (reward.steps - reward.steps[0] >= STUCK_STEPS)
-    return held_at(reward, stuck, track.steps)
+    return of_reward(
+        case,
+        track.steps,
+        lambda reward: (reward.trend.chance > 0.05) & (reward.steps - reward.steps[0] >= STUCK_STEPS),
+    )
 
 
 @rule("zero_grad", "gradient", explains=("reward_flat",), persist=1, rows=WINDOW)
-def zero_grad(case: Case) -> RuleReading | Unmeasured:
+def zero_grad(case: Case) -> RuleReading:
     """The gradient is exactly 0 in many rows."""
-    gradient = case.get("gradient")
-    if gradient is None:
-        return unmeasured("not_logged")
+    gradient = case.need("gradient")
     share = gradient.share(np.abs(gradient.finite) < TINY_GRADIENT, WINDOW)
     return RuleReading(
         gradient,
@@ -169,12 +164,12 @@ def zero_grad(case: Case) -> RuleReading | Unmeasured:
     "length_max",
     explains=("reward_constant", "no_signal", "weak_signal", "zero_grad", "reward_flat"),
 )
-def truncation(case: Case) -> RuleReading | Unmeasured:
+def truncation(case: Case) -> RuleReading:
     """Many answers reach the length limit."""
     track = case.get("truncated")
     found = _all_cut(case) if track is None else (track, track.mean(10))
     if found is None:
-        return unmeasured("not_logged")
+        raise UnmeasuredError("not_logged")
     track, share = found
     learning, late = is_learning(case, track.steps), lags(case, track.steps)
     limit = np.where(late, 0.25, ALMOST_ALL)

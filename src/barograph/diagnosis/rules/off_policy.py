@@ -7,14 +7,13 @@ import numpy as np
 from barograph.diagnosis.rule import (
     Case,
     RuleReading,
-    Unmeasured,
+    UnmeasuredError,
     after,
     began,
     graded,
     lags,
     percent,
     rule,
-    unmeasured,
     values_at,
 )
 
@@ -29,11 +28,9 @@ LIMITS = {"mismatch": (0.01, 0.05), "mismatch_log": (0.05, 0.2), "mismatch_kl": 
     "mismatch_kl",
     explains=("kl_drift", "grad_rising", "ess_low", "is_weight_odd"),
 )
-def mismatch(case: Case) -> RuleReading | Unmeasured:
+def mismatch(case: Case) -> RuleReading:
     """Trainer and inference engine disagree on the probabilities of the same tokens."""
-    track = next((track for key in LIMITS if (track := case.get(key)) is not None), None)
-    if track is None:
-        return unmeasured("not_logged")
+    track = case.need(*LIMITS)
     low, high = LIMITS[track.key]
     now = np.abs(track.mean(10))
     growing = (track.trend.chance < 1e-3) & (now > 3 * abs(track.first(10))) & (now > low)
@@ -55,11 +52,9 @@ def mismatch(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("ess_low", "sample_size", persist=3)
-def ess_low(case: Case) -> RuleReading | Unmeasured:
+def ess_low(case: Case) -> RuleReading:
     """Few samples carry the update."""
-    size = case.get("sample_size")
-    if size is None:
-        return unmeasured("not_logged")
+    size = case.need("sample_size")
     now = size.median(5)
     return RuleReading(
         size,
@@ -69,11 +64,9 @@ def ess_low(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("stale", "staleness", explains=("mismatch", "clipfrac_high", "ppo_kl_high", "ess_low", "is_weight_odd"))
-def stale(case: Case) -> RuleReading | Unmeasured:
+def stale(case: Case) -> RuleReading:
     """Rollouts are many versions old."""
-    staleness = case.get("staleness")
-    if staleness is None:
-        return unmeasured("not_logged")
+    staleness = case.need("staleness")
     bound = case.setting("max_staleness", "max_head_offpolicyness", "max_off_policy_steps", "staleness_threshold")
     limit = max(8.0, float(bound)) if isinstance(bound, int | float) and not isinstance(bound, bool) else 8.0
     now = staleness.mean(10)
@@ -90,12 +83,10 @@ def stale(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("is_weight_odd", "weight", "weight_std", explains=("ess_low",))
-def is_weight_odd(case: Case) -> RuleReading | Unmeasured:
+def is_weight_odd(case: Case) -> RuleReading:
     """The importance weights to the rollout are not near 1, or differ much."""
     weight, std = case.get("weight"), case.get("weight_std")
-    track = weight or std
-    if track is None:
-        return unmeasured("not_logged")
+    track = case.need("weight", "weight_std")
     now = np.full(len(track), 1.0) if weight is None else weight.median(5)
     spread = np.zeros(len(track)) if std is None else values_at(std.steps, std.median(5), track.steps)
     return RuleReading(
@@ -111,13 +102,11 @@ def is_weight_odd(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("advantage_odd", "advantage_mean", "advantage_std")
-def advantage_odd(case: Case) -> RuleReading | Unmeasured:
+def advantage_odd(case: Case) -> RuleReading:
     """Normalised advantages are not around 0, or are spread far more than by 1."""
-    mean, std = case.get("advantage_mean"), case.get("advantage_std")
-    if mean is None or std is None:
-        return unmeasured("not_logged")
+    mean, std = case.need("advantage_mean"), case.need("advantage_std")
     if not 0.5 < std.first(5) < 2:
-        return unmeasured("not_normalised", name=std.name, value=std.first(5))
+        raise UnmeasuredError("not_normalised", name=std.name, value=std.first(5))
     centre, spread = np.abs(mean.median(5)), values_at(std.steps, std.median(5), mean.steps)
     # Long answers count more in a mean over tokens, so that it is seldom exactly 0.
     return RuleReading(
@@ -129,7 +118,7 @@ def advantage_odd(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("dropped_rollouts", "runs_failed", "aborted")
-def dropped_rollouts(case: Case) -> RuleReading | Unmeasured:
+def dropped_rollouts(case: Case) -> RuleReading:
     """Many rollouts fail or are aborted."""
     failed, expected, aborted = case.get("runs_failed"), case.get("runs_expected"), case.get("aborted")
     if failed is not None and expected is not None:
@@ -139,7 +128,7 @@ def dropped_rollouts(case: Case) -> RuleReading | Unmeasured:
     elif aborted is not None:
         track, limit = aborted, 0.2  # asynchronous engines abort on purpose
     else:
-        return unmeasured("not_logged")
+        raise UnmeasuredError("not_logged")
     now = track.mean(10)
     return RuleReading(
         track,

@@ -13,9 +13,10 @@ from barograph.diagnosis.rule import (
     Case,
     RuleReading,
     Spell,
-    Unmeasured,
+    UnmeasuredError,
     after,
     began,
+    check_moves,
     full_window,
     graded,
     has_lost,
@@ -27,8 +28,6 @@ from barograph.diagnosis.rule import (
     percent,
     rule,
     sign_note,
-    unmeasured,
-    unmoved,
     values_at,
 )
 from barograph.metrics.tracks import MAX_WINDOW, MIN_TREND, Track
@@ -39,30 +38,18 @@ MAX_NAMES = 3  # of a sentence
 BASE_ROWS = 10  # whose median is where a signal starts
 
 
-@rule(
-    "nonfinite",
-    *CORE,
-    explains=(
-        "zero_grad",
-        "no_signal",
-        "weak_signal",
-        "reward_flat",
-        "reward_constant",
-        "reward_falling",
-        "entropy_collapse",
-        "kl_spike",
-        "grad_spike",
-        "length_explosion",
-        "truncation",
-    ),
-    persist=1,
-    rows=1,
-)
-def nonfinite(case: Case) -> RuleReading | Unmeasured:
+AFTER_NONFINITE = (
+    "zero_grad", "no_signal", "weak_signal", "reward_flat", "reward_constant", "reward_falling", "entropy_collapse",
+    "kl_spike", "grad_spike", "length_explosion", "truncation",
+)  # fmt: skip
+
+
+@rule("nonfinite", *CORE, explains=AFTER_NONFINITE, persist=1, rows=1)
+def nonfinite(case: Case) -> RuleReading:
     """A core value is NaN or infinite."""
     tracks = [track for key in CORE if (track := case.get(key)) is not None]
     if not tracks:
-        return unmeasured("not_logged")
+        raise UnmeasuredError("not_logged")
     bad = [track for track in tracks if not np.isfinite(track.values).all()]
     first = min(bad, key=_first_bad, default=tracks[0])
     names = list(dict.fromkeys(track.name for track in bad))
@@ -105,11 +92,9 @@ def _entropy_start(entropy: Track) -> float:
 
 
 @rule("entropy_spent", "entropy")
-def entropy_spent(case: Case) -> RuleReading | Unmeasured:
+def entropy_spent(case: Case) -> RuleReading:
     """Most of the entropy of the start is used: the usual price of learning."""
     entropy = living(case, "entropy")
-    if not isinstance(entropy, Track):
-        return entropy
     start, now = _entropy_start(entropy), entropy.mean(10)
     return RuleReading(
         entropy,
@@ -118,26 +103,16 @@ def entropy_spent(case: Case) -> RuleReading | Unmeasured:
     )
 
 
-@rule(
-    "entropy_collapse",
-    "entropy",
-    explains=(
-        "entropy_spent",
-        "no_signal",
-        "weak_signal",
-        "zero_grad",
-        "reward_flat",
-        "length_collapse",
-        "length_explosion",
-        "truncation",
-        "eos_loss",
-    ),
-)
-def entropy_collapse(case: Case) -> RuleReading | Unmeasured:
+AFTER_COLLAPSE = (
+    "entropy_spent", "no_signal", "weak_signal", "zero_grad", "reward_flat", "length_collapse", "length_explosion",
+    "truncation", "eos_loss",
+)  # fmt: skip
+
+
+@rule("entropy_collapse", "entropy", explains=AFTER_COLLAPSE)
+def entropy_collapse(case: Case) -> RuleReading:
     """Almost nothing of the entropy is left."""
     entropy = living(case, "entropy")
-    if not isinstance(entropy, Track):
-        return entropy
     start, now = _entropy_start(entropy), entropy.median(5)
     gone = (now < max(0.01, 0.05 * start)) & after(len(entropy), BASE_ROWS) & (start > SMALL_ENTROPY)
     # A policy that is almost certain and still gains is at the end of its task, not at the end of its search.
@@ -157,11 +132,9 @@ def entropy_collapse(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("entropy_low_start", "entropy", explains=("no_signal", "weak_signal", "reward_flat"), persist=1)
-def entropy_low_start(case: Case) -> RuleReading | Unmeasured:
+def entropy_low_start(case: Case) -> RuleReading:
     """The policy is deterministic before it is trained."""
     entropy = living(case, "entropy")
-    if not isinstance(entropy, Track):
-        return entropy
     start = entropy.first(BASE_ROWS)
     low = after(len(entropy), BASE_ROWS - 1) & (0 <= start < SMALL_ENTROPY)
     return RuleReading(
@@ -173,11 +146,9 @@ def entropy_low_start(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("entropy_explosion", "entropy", explains=("length_explosion", "reward_falling", "truncation", "kl_drift"))
-def entropy_explosion(case: Case) -> RuleReading | Unmeasured:
+def entropy_explosion(case: Case) -> RuleReading:
     """The entropy is many times that of the start."""
     entropy = living(case, "entropy")
-    if not isinstance(entropy, Track):
-        return entropy
     start, now = _entropy_start(entropy), entropy.median(5)
     high = (now > max(3 * start, start + 1.5)) & after(len(entropy), BASE_ROWS)
     return RuleReading(
@@ -191,25 +162,26 @@ def entropy_explosion(case: Case) -> RuleReading | Unmeasured:
 # -- KL ----------------------------------------------------------------------------------------------------------
 
 
-def _kl(case: Case) -> Track | Unmeasured:
+def _kl(case: Case) -> Track:
     """Return the KL to the reference per token."""
-    kl = case.get("kl")
-    if kl is None:
-        return unmeasured("summed") if case.get("kl_sum") is not None else unmeasured("not_logged")
+    kl = case.need("kl", reason="not_logged" if case.get("kl_sum") is None else "summed")
     if kl.is_constant and len(kl) >= 5 and kl.values[0] == 0:
         beta = case.setting("beta", "kl_coef", "kl_loss_coef", "init_kl_coef")
         settings = case.settings.reference_kl_off or ("beta = 0" if beta == 0 else "")
-        return unmeasured("not_computed" if settings else "dead", name=kl.name, value=0.0, settings=settings)
+        raise UnmeasuredError("not_computed" if settings else "dead", name=kl.name, value=0.0, settings=settings)
     return kl
 
 
 @rule("kl_drift", "kl", "kl_sum", explains=("reward_falling", "entropy_spent"), persist=3)
-def kl_drift(case: Case) -> RuleReading | Unmeasured:
+def kl_drift(case: Case) -> RuleReading:
     """The policy is far from the reference."""
-    kl = _kl(case)
-    if not isinstance(kl, Track):
-        total = case.get("kl_sum")
-        return kl if total is None else _summed_kl_drift(case, total)
+    total = case.get("kl_sum")
+    try:
+        kl = _kl(case)
+    except UnmeasuredError:
+        if total is None:
+            raise
+        return _summed_kl_drift(case, total)
     own, summed = kl.median(5), _summed_per_token(case, kl)
     now = np.fmin(own, summed)
     learning = is_learning(case, kl.steps)
@@ -279,11 +251,9 @@ def _summed_kl_drift(case: Case, kl: Track) -> RuleReading:
 
 
 @rule("kl_spike", "kl", explains=("kl_drift", "no_signal"), persist=1, rows=1)
-def kl_spike(case: Case) -> RuleReading | Unmeasured:
+def kl_spike(case: Case) -> RuleReading:
     """One row has a very large KL."""
     kl = _kl(case)
-    if not isinstance(kl, Track):
-        return kl
 
     def facts(spell: Spell) -> dict[str, object]:
         row = spell.first + int(np.nanargmax(kl.finite[spell.rows]))
@@ -293,23 +263,19 @@ def kl_spike(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("kl_offset_start", "kl", explains=("kl_drift", "kl_spike", "ratio_drift"), persist=1, rows=1)
-def kl_offset_start(case: Case) -> RuleReading | Unmeasured:
+def kl_offset_start(case: Case) -> RuleReading:
     """Policy and reference differ in the first row."""
     kl = _kl(case)
-    if not isinstance(kl, Track):
-        return kl
     if kl.steps[0] > 2:
-        return unmeasured("late_start")
+        raise UnmeasuredError("late_start")
     levels = graded(len(kl), warning=np.full(len(kl), kl.finite[0] > 0.05))
     return RuleReading(kl, levels, lambda spell: {"name": kl.name, "first": float(kl.finite[0])})
 
 
 @rule("kl_negative", "kl", "kl_sum")
-def kl_negative(case: Case) -> RuleReading | Unmeasured:
+def kl_negative(case: Case) -> RuleReading:
     """The KL is clearly below 0."""
-    kl = _kl(case) if case.get("kl") is not None else case.get("kl_sum") or unmeasured("not_logged")
-    if not isinstance(kl, Track):
-        return kl
+    kl = case.need("kl_sum") if case.get("kl") is None else _kl(case)
     now = kl.mean(5)
     low = now < (-1.0 if kl.key == "kl_sum" else -0.05 if _is_signed(case, kl) else -0.001)
     return RuleReading(
@@ -326,16 +292,12 @@ def _is_signed(case: Case, kl: Track) -> bool:
 
 
 @rule("kl_coef_growing", "kl_coef", rows=MIN_TREND)
-def kl_coef_growing(case: Case) -> RuleReading | Unmeasured:
+def kl_coef_growing(case: Case) -> RuleReading:
     """The adaptive coefficient of the KL grows, and the KL grows in spite of it."""
-    coefficient = case.get("kl_coef")
-    if coefficient is None:
-        return unmeasured("not_logged")
+    coefficient = case.need("kl_coef")
     if coefficient.is_constant:
-        return unmeasured("fixed", name=coefficient.name, value=float(coefficient.values[0]))
-    kl = case.get("kl_sum") or case.get("kl")
-    if kl is None:
-        return unmeasured("no_kl", name=coefficient.name)
+        raise UnmeasuredError("fixed", name=coefficient.name, value=float(coefficient.values[0]))
+    kl = case.need("kl_sum", "kl", reason="no_kl", name=coefficient.name)
     start, now = coefficient.first(5), coefficient.median(5)
     grown = (now > 2 * start) & (start > 0) & (coefficient.trend.chance < 1e-3) & (coefficient.trend.effect > 1)
     rising = held_at(kl, (kl.trend.chance < 1e-3) & (kl.trend.effect > 1), coefficient.steps)
@@ -361,13 +323,10 @@ def kl_coef_growing(case: Case) -> RuleReading | Unmeasured:
     "step_kl",
     explains=("clipfrac_high", "grad_spike", "kl_drift", "entropy_collapse", "reward_falling", "reward_flat"),
 )
-def ppo_kl_high(case: Case) -> RuleReading | Unmeasured:
+def ppo_kl_high(case: Case) -> RuleReading:
     """One update moves the policy far."""
-    kl = case.get("step_kl")
-    if kl is None:
-        return unmeasured("not_logged")
-    if (still := unmoved(case, kl, 0.0)) is not None:
-        return still
+    kl = case.need("step_kl")
+    check_moves(case, kl, 0.0)
     now, clipped = np.abs(kl.mean(10)), case.at("clipped", kl.steps)
     high = (now > 0.02) & ~(clipped < 0.1)
     learning = is_learning(case, kl.steps)
@@ -380,18 +339,15 @@ def ppo_kl_high(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("ratio_drift", "ratio", explains=("ppo_kl_high", "clipfrac_high", "mismatch", "is_weight_odd", "ess_low"))
-def ratio_drift(case: Case) -> RuleReading | Unmeasured:
+def ratio_drift(case: Case) -> RuleReading:
     """The mean importance ratio is not near 1."""
-    ratio = case.get("ratio")
-    if ratio is None:
-        return unmeasured("not_logged")
-    if (still := unmoved(case, ratio, 1.0)) is not None:
-        return still
+    ratio = case.need("ratio")
+    check_moves(case, ratio, 1.0)
     given = case.settings.settings.get("num_mini_batches", "")
     likely = (int(given),) if given.isdecimal() else (2, 3, 4, 8, 16)
     parts = next((parts for parts in likely if parts > 1 and abs(ratio.first(20) * parts - 1) < 0.03), 0)
     if parts:
-        return unmeasured("divided", name=ratio.name, parts=parts)
+        raise UnmeasuredError("divided", name=ratio.name, parts=parts)
     now = ratio.median(5)
     return RuleReading(
         ratio,
@@ -408,13 +364,10 @@ def _furthest(ratios: Floats) -> float:
 
 
 @rule("clipfrac_high", "clipped")
-def clipfrac_high(case: Case) -> RuleReading | Unmeasured:
+def clipfrac_high(case: Case) -> RuleReading:
     """Many tokens are clipped."""
-    clipped = case.get("clipped")
-    if clipped is None:
-        return unmeasured("not_logged")
-    if (still := unmoved(case, clipped, 0.0)) is not None:
-        return still
+    clipped = case.need("clipped")
+    check_moves(case, clipped, 0.0)
     now = clipped.median(10)
     learning = is_learning(case, clipped.steps)
     high = (now > 0.3) & after(len(clipped), BASE_ROWS)
@@ -426,15 +379,13 @@ def clipfrac_high(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("clipfrac_zero", "clipped", "step_kl", rows=MAX_WINDOW)
-def clipfrac_zero(case: Case) -> RuleReading | Unmeasured:
+def clipfrac_zero(case: Case) -> RuleReading:
     """Several updates of a batch clip nothing and have no KL: the old log-probs may be those of the current policy."""
-    clipped, kl = case.get("clipped"), case.get("step_kl")
-    if clipped is None or kl is None:
-        return unmeasured("not_logged")
+    clipped, kl = case.need("clipped"), case.need("step_kl")
     updates = case.settings.updates_per_batch
     if updates is None or updates.value == 1:
         reason = "updates_unknown" if updates is None else "one_update_set"
-        return unmeasured(reason, name=clipped.name, value=0.0, settings=updates.settings if updates else "")
+        raise UnmeasuredError(reason, name=clipped.name, value=0.0, settings=updates.settings if updates else "")
     zero = (clipped.finite == 0) & (case.at("step_kl", clipped.steps) == 0)
     return RuleReading(
         clipped,
@@ -448,23 +399,19 @@ def clipfrac_zero(case: Case) -> RuleReading | Unmeasured:
 # -- gradient ----------------------------------------------------------------------------------------------------
 
 
-def _with_gradient(case: Case) -> Track | Unmeasured:
+def _with_gradient(case: Case) -> Track:
     """Return the gradient norm in the rows that have a gradient: without a signal there is none to judge."""
-    gradient = case.get("gradient")
-    if gradient is None:
-        return unmeasured("not_logged")
+    gradient = case.need("gradient")
     has_one = gradient.finite > TINY_GRADIENT
     if has_one.sum() < 20:
-        return unmeasured("early", count=int(has_one.sum()), needed=20)
+        raise UnmeasuredError("early", count=int(has_one.sum()), needed=20)
     return gradient.derived("with gradient", gradient.steps[has_one], gradient.finite[has_one])
 
 
 @rule("grad_spike", "gradient", persist=1, rows=20)
-def grad_spike(case: Case) -> RuleReading | Unmeasured:
+def grad_spike(case: Case) -> RuleReading:
     """The gradient norm jumps several times."""
     gradient = _with_gradient(case)
-    if not isinstance(gradient, Track):
-        return gradient
     high = (gradient.outlying() > 6) & (gradient.finite > 5 * gradient.median(MAX_WINDOW))
     total = np.cumsum(high)
     recent = total - np.concatenate([np.zeros(min(MAX_WINDOW, len(total)), int), total[:-MAX_WINDOW]])
@@ -481,11 +428,9 @@ def grad_spike(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("grad_rising", "gradient", rows=MAX_WINDOW)
-def grad_rising(case: Case) -> RuleReading | Unmeasured:
+def grad_rising(case: Case) -> RuleReading:
     """The gradient norm grows steadily."""
     gradient = _with_gradient(case)
-    if not isinstance(gradient, Track):
-        return gradient
     logs = gradient.derived("log", gradient.steps, np.log10(gradient.finite))
     trend, now = logs.trend, gradient.median(MAX_WINDOW // 2)
     start = gradient.first(MAX_WINDOW // 2)
@@ -502,11 +447,9 @@ def grad_rising(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("length_explosion", "length", explains=("truncation", "eos_loss", "slowdown"))
-def length_explosion(case: Case) -> RuleReading | Unmeasured:
+def length_explosion(case: Case) -> RuleReading:
     """Answers are several times as long as at the start."""
     length = living(case, "length")
-    if not isinstance(length, Track):
-        return length
     start = min(float(length.finite[0]), length.first(3), length.first(BASE_ROWS))  # it may grow within a few rows
     now = length.mean(10)
     late, truncated = lags(case, length.steps), case.get("truncated")
@@ -530,11 +473,9 @@ def length_explosion(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("length_collapse", "length")
-def length_collapse(case: Case) -> RuleReading | Unmeasured:
+def length_collapse(case: Case) -> RuleReading:
     """Answers are a small part of their length at the start."""
     length = living(case, "length")
-    if not isinstance(length, Track):
-        return length
     start, now = length.first(BASE_ROWS), length.mean(10)
     learning = is_learning(case, length.steps)
     short = (now < start / 3) & after(len(length), BASE_ROWS)
@@ -547,14 +488,12 @@ def length_collapse(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("eos_loss", "ended", "end_tokens", explains=("truncation",))
-def eos_loss(case: Case) -> RuleReading | Unmeasured:
+def eos_loss(case: Case) -> RuleReading:
     """Answers that ended with an end token no longer do."""
-    ended = case.get("ended") or case.get("end_tokens")
-    if ended is None:
-        return unmeasured("not_logged")
+    ended = case.need("ended", "end_tokens")
     start, now = ended.first(BASE_ROWS), ended.mean(10)
     if not start > 0:
-        return unmeasured("never_ended", name=ended.name)
+        raise UnmeasuredError("never_ended", name=ended.name)
     # A share can be compared; the number of end tokens goes with that of the answers, and counts when few are left.
     lost = (start - now >= 0.2) if ended.key == "ended" else (now < 0.1 * start)
     return RuleReading(
@@ -566,11 +505,9 @@ def eos_loss(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("repetition", "repetition")
-def repetition(case: Case) -> RuleReading | Unmeasured:
+def repetition(case: Case) -> RuleReading:
     """Many answers end in a repetition, and more than at the start."""
-    repeated = case.get("repetition")
-    if repeated is None:
-        return unmeasured("not_logged")
+    repeated = case.need("repetition")
     start, now = repeated.first(BASE_ROWS), repeated.mean(10)
     more = (now > 3 * start) & (now - start > 0.1)
     return RuleReading(

@@ -11,14 +11,13 @@ from barograph.diagnosis.rule import (
     Flags,
     RuleReading,
     Spell,
-    Unmeasured,
+    UnmeasuredError,
     after,
     graded,
     held_at,
     noise,
     rule,
     share_without_signal,
-    unmeasured,
     values_at,
 )
 from barograph.metrics.tracks import MIN_TREND, Track, kendall_chance, rise
@@ -30,11 +29,9 @@ FORMAT_STEPS = 200  # in which a model may learn the format before the task
 
 
 @rule("reward_flat", "reward", rows=MIN_FLAT_ROWS)
-def reward_flat(case: Case) -> RuleReading | Unmeasured:
+def reward_flat(case: Case) -> RuleReading:
     """The reward has no trend; a warning only where something else shows that little is learnt."""
-    reward = case.get("reward")
-    if reward is None:
-        return unmeasured("not_logged")
+    reward = case.need("reward")
     trend = reward.trend
     enough = after(len(reward), MIN_FLAT_ROWS) & (reward.steps - reward.steps[0] >= MIN_FLAT_STEPS)
     rose_at_once = reward.mean(10) - reward.first(5) > 3 * noise(reward.finite)
@@ -64,11 +61,9 @@ def _is_hindered(case: Case, reward: Track) -> Flags:
 
 
 @rule("reward_falling", "reward", rows=MIN_TREND)
-def reward_falling(case: Case) -> RuleReading | Unmeasured:
+def reward_falling(case: Case) -> RuleReading:
     """The reward falls over the run, or has lost most of what it had gained for a fifth of the run."""
-    reward = case.get("reward")
-    if reward is None:
-        return unmeasured("not_logged")
+    reward = case.need("reward")
     level, rows = reward.mean(10), np.arange(len(reward))
     start, best = reward.first(10), np.fmax.accumulate(level)
     margin = max(noise(reward.finite), 1e-12)
@@ -101,11 +96,9 @@ def _streak(condition: Flags) -> Ints:
 
 
 @rule("reward_saturated", "reward", rows=MIN_TREND)
-def reward_saturated(case: Case) -> RuleReading | Unmeasured:
+def reward_saturated(case: Case) -> RuleReading:
     """The reward stays at the top of what it reached."""
-    reward = case.get("reward")
-    if reward is None:
-        return unmeasured("not_logged")
+    reward = case.need("reward")
     start, now, top = reward.first(5), reward.mean(20), np.fmax.accumulate(reward.finite)
     gained = top - start
     before = np.concatenate([np.full(min(20, len(now)), np.nan), now[:-20]])[: len(now)]
@@ -123,14 +116,12 @@ def reward_saturated(case: Case) -> RuleReading | Unmeasured:
     persist=1,
     rows=MIN_EVALUATIONS,
 )
-def proxy_gold_gap(case: Case) -> RuleReading | Unmeasured:
+def proxy_gold_gap(case: Case) -> RuleReading:
     """The reward rises while the validation falls."""
-    reward = case.get("trained_reward") or case.get("reward")
+    reward = case.need("trained_reward", "reward")
     held_out = [track for track in case.families.get("validation", ()) if len(track) >= MIN_COUNTED]
-    if reward is None:
-        return unmeasured("not_logged")
     if not held_out:
-        return unmeasured("no_validation")
+        raise UnmeasuredError("no_validation")
     readings = [_gap(reward, track, _answers(case, track)) for track in held_out]
     return max(readings, key=lambda reading: int(reading.levels.max()))
 
@@ -214,13 +205,11 @@ def _smoothed(values: Floats) -> Floats:
 
 
 @rule("component_tradeoff", "reward", "component", rows=MIN_TREND)
-def component_tradeoff(case: Case) -> RuleReading | Unmeasured | None:
+def component_tradeoff(case: Case) -> RuleReading:
     """The reward rises while one of its components falls."""
-    reward, parts = case.get("reward"), case.families.get("component", ())
-    if reward is None:
-        return unmeasured("not_logged")
+    reward, parts = case.need("reward"), case.families.get("component", ())
     if len(parts) < 2:
-        return unmeasured("one_component")
+        raise UnmeasuredError("one_component")
     rising = (reward.trend.effect > 1) & (reward.trend.chance < 1e-3)
     readings = [_tradeoff(reward, rising, part) for part in parts]
     return max(readings, key=lambda reading: int(reading.levels.max(initial=0)))
@@ -238,13 +227,11 @@ def _tradeoff(reward: Track, rising: Flags, part: Track) -> RuleReading:
 
 
 @rule("format_only_gain", "reward", "component", rows=MIN_FLAT_ROWS)
-def format_only_gain(case: Case) -> RuleReading | Unmeasured:
+def format_only_gain(case: Case) -> RuleReading:
     """The component that differs most between answers has no trend, while others make the gain of the reward."""
-    reward, parts = case.get("reward"), case.family("component", "component")
-    if reward is None:
-        return unmeasured("not_logged")
+    reward, parts = case.need("reward"), case.family("component", "component")
     if len(parts) < 2:
-        return unmeasured("one_component")
+        raise UnmeasuredError("one_component")
     weights = {name: _weight(case, name, part) for name, part in parts.items()}
     main = max(weights, key=lambda name: weights[name])
     task, others = parts[main], [part for name, part in parts.items() if name != main]
@@ -270,17 +257,15 @@ def _weight(case: Case, name: str, part: Track) -> float:
 
 
 @rule("val_train_gap", "reward", "validation", persist=2, rows=MIN_EVALUATIONS)
-def val_train_gap(case: Case) -> RuleReading | Unmeasured:
+def val_train_gap(case: Case) -> RuleReading:
     """The reward rises and the validation does not: what is learnt holds for the training prompts only."""
-    reward = case.get("reward")
+    reward = case.need("reward")
     held_out = [track for track in case.families.get("validation", ()) if len(track) >= MIN_EVALUATIONS]
-    if reward is None:
-        return unmeasured("not_logged")
     if not held_out:
-        return unmeasured("no_validation")
+        raise UnmeasuredError("no_validation")
     same = [track for track in held_out if _is_share(track) and _is_share(reward)]
     if not same:
-        return unmeasured("other_scale", reward=reward.name, name=held_out[0].name)
+        raise UnmeasuredError("other_scale", reward=reward.name, name=held_out[0].name)
     readings = [_widening(reward, track) for track in same]
     return max(readings, key=lambda reading: int(reading.levels.max(initial=0)))
 

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from barograph.diagnosis.rule import Case, RuleReading, Unmeasured, after, graded, rule, unmeasured
+from barograph.diagnosis.rule import Case, RuleReading, UnmeasuredError, after, graded, rule
 from barograph.metrics.tracks import Track
 
 SYMPTOMS = (
-    "ppo_kl_high",
-    "kl_spike",
-    "kl_drift",
-    "kl_offset_start",
-    "grad_spike",
-    "entropy_collapse",
-    "entropy_low_start",
-    "reward_falling",
-    "reward_constant",
-    "no_signal",
-    "length_explosion",
-    "truncation",
-    "nonfinite",
-)
+    "ppo_kl_high", "kl_spike", "kl_drift", "kl_offset_start", "grad_spike", "entropy_collapse", "entropy_low_start",
+    "reward_falling", "reward_constant", "no_signal", "length_explosion", "truncation", "nonfinite",
+)  # fmt: skip
 
 
-def _rate(case: Case) -> Track | Unmeasured:
-    rate = case.get("learning_rate")
-    if rate is None:
-        return unmeasured("not_logged")
-    # A log with three decimals prints 1e-6 as 0.
-    return unmeasured("rounded", name=rate.name) if not rate.finite.any() and _rounded(case) else rate
+def _rate(case: Case) -> Track:
+    rate = case.need("learning_rate")
+    if not rate.finite.any() and _rounded(case):  # a log with three decimals prints 1e-6 as 0
+        raise UnmeasuredError("rounded", name=rate.name)
+    return rate
 
 
 def _rounded(case: Case) -> bool:
@@ -47,11 +35,9 @@ def _planned(case: Case) -> int | None:
 
 
 @rule("lr_implausible", "learning_rate", explains=SYMPTOMS, persist=1, rows=1)
-def lr_implausible(case: Case) -> RuleReading | Unmeasured:
+def lr_implausible(case: Case) -> RuleReading:
     """The learning rate is far above what RL of language models bears."""
     rate = _rate(case)
-    if not isinstance(rate, Track):
-        return rate
     return RuleReading(
         rate,
         graded(len(rate), warning=rate.finite >= 1e-3, critical=rate.finite >= 5e-3),
@@ -60,21 +46,17 @@ def lr_implausible(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("lr_zero", "learning_rate", explains=("reward_flat", "zero_grad"), rows=20)
-def lr_zero(case: Case) -> RuleReading | Unmeasured:
+def lr_zero(case: Case) -> RuleReading:
     """The learning rate is 0 although the schedule has not ended."""
     rate = _rate(case)
-    if not isinstance(rate, Track):
-        return rate
     never = (np.fmax.accumulate(rate.finite) == 0) & after(len(rate), 20)
     return RuleReading(rate, graded(len(rate), warning=never), lambda spell: {"name": rate.name}, lambda spell: 0)
 
 
 @rule("lr_still_warmup", "learning_rate", explains=("reward_flat",), rows=20)
-def lr_still_warmup(case: Case) -> RuleReading | Unmeasured:
+def lr_still_warmup(case: Case) -> RuleReading:
     """The learning rate still rises after many steps."""
     rate = _rate(case)
-    if not isinstance(rate, Track):
-        return rate
     values, rows = rate.finite, np.arange(len(rate))
     middle = values[rows // 2]
     rising = (values >= np.fmax.accumulate(values)) & (values > 1.5 * middle) & (middle > 0)
@@ -90,14 +72,12 @@ def lr_still_warmup(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("lr_exhausted", "learning_rate", explains=("reward_flat", "zero_grad"))
-def lr_exhausted(case: Case) -> RuleReading | Unmeasured:
+def lr_exhausted(case: Case) -> RuleReading:
     """The learning rate has fallen to almost 0, and the run goes on."""
     rate = _rate(case)
-    if not isinstance(rate, Track):
-        return rate
     values, peak, planned = rate.finite, np.fmax.accumulate(rate.finite), _planned(case)
     if planned is None and not ((values == 0) & (peak > 0)).any():
-        return unmeasured("plan_unknown")
+        raise UnmeasuredError("plan_unknown")
     spent = (values < 0.01 * peak) & (rate.steps < 0.9 * planned) if planned is not None else np.zeros(len(rate), bool)
     after_end = (values == 0) & (peak > 0)
     return RuleReading(

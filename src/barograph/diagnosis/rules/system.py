@@ -13,7 +13,7 @@ from barograph.diagnosis.rule import (
     Case,
     Flags,
     RuleReading,
-    Unmeasured,
+    UnmeasuredError,
     after,
     began,
     full_window,
@@ -21,7 +21,6 @@ from barograph.diagnosis.rule import (
     is_dead,
     percent,
     rule,
-    unmeasured,
     values_at,
 )
 from barograph.metrics.tracks import MAX_WINDOW, Track
@@ -33,16 +32,14 @@ SETTLED = 5  # rows after which a process has loaded what it needs
 HANG = 600.0  # seconds: collectives time out after ten minutes or later
 
 
-def _any(case: Case) -> Track | None:
-    return max(case.tracks.values(), key=len, default=None)
+def _any(case: Case) -> Track:
+    return max(case.tracks.values(), key=len)
 
 
 @rule("crash_loop", persist=1, rows=1, explains=("restart", "log_gap"))
-def crash_loop(case: Case) -> RuleReading | Unmeasured | None:
+def crash_loop(case: Case) -> RuleReading:
     """The training dies after a few steps, again and again."""
     track = _any(case)
-    if track is None:
-        return None
     short = sum(attempt.rows <= SHORT_ATTEMPT for attempt in case.attempts)
     is_loop = short >= 3 and case.attempts[-1].rows <= SHORT_ATTEMPT
     levels = graded(len(track), critical=after(len(track), len(track) - 1) & is_loop)
@@ -50,11 +47,9 @@ def crash_loop(case: Case) -> RuleReading | Unmeasured | None:
 
 
 @rule("restart", persist=1, rows=1, explains=("log_gap",))
-def restart(case: Case) -> RuleReading | Unmeasured | None:
+def restart(case: Case) -> RuleReading:
     """The training was started again and repeats steps."""
     track = _any(case)
-    if track is None:
-        return None
     pairs = list(zip(case.attempts, case.attempts[1:], strict=False))
     repeated = sum(max(0, old.last_step - new.first_step + 1) for old, new in pairs)
     level = "warning" if repeated > 0.2 * max(1, sum(attempt.rows for attempt in case.attempts)) else "info"
@@ -63,11 +58,9 @@ def restart(case: Case) -> RuleReading | Unmeasured | None:
 
 
 @rule("slowdown", "step_time", rows=2 * 20 + FIRST_STEPS)
-def slowdown(case: Case) -> RuleReading | Unmeasured:
+def slowdown(case: Case) -> RuleReading:
     """Steps take longer than before, and not because answers are longer."""
-    times = case.get("step_time")
-    if times is None:
-        return unmeasured("not_logged")
+    times = case.need("step_time")
     lengths = case.at("length", times.steps)
     usual = float(np.nanmedian(lengths)) if np.isfinite(lengths).any() else 1.0
     per = times.derived("per token", times.steps, times.finite / np.where(lengths > 0, lengths, usual))
@@ -119,11 +112,9 @@ def _grown_phase(case: Case, step: int) -> Text:
 
 
 @rule("stall", "step_time", persist=1, rows=10)
-def stall(case: Case) -> RuleReading | Unmeasured:
+def stall(case: Case) -> RuleReading:
     """One step takes many times as long as the others."""
-    times = case.get("step_time")
-    if times is None:
-        return unmeasured("not_logged")
+    times = case.need("step_time")
     usual = np.concatenate([[np.nan], times.median(MAX_WINDOW)[:-1]])
     long = (times.finite > 20 * usual) & after(len(times), max(10, FIRST_STEPS))
     return RuleReading(
@@ -138,13 +129,11 @@ def stall(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("stalled", persist=1, rows=1)
-def stalled(case: Case) -> RuleReading | Unmeasured | None:
+def stalled(case: Case) -> RuleReading:
     """No row has come for many times the usual time."""
     track = _any(case)
-    if track is None:
-        return None
     if case.silence is None or not case.pace > 0:
-        return unmeasured("ended" if case.silence is None else "no_pace")
+        raise UnmeasuredError("ended" if case.silence is None else "no_pace")
     last = after(len(track), len(track) - 1)
     warning, critical = max(5 * case.pace, HANG), max(20 * case.pace, 3 * HANG)
     return RuleReading(
@@ -155,18 +144,18 @@ def stalled(case: Case) -> RuleReading | Unmeasured | None:
 
 
 @rule("phase_imbalance", "phase", "per_token", "step_time")
-def phase_imbalance(case: Case) -> RuleReading | Unmeasured:
+def phase_imbalance(case: Case) -> RuleReading:
     """A phase that processes no tokens takes a large part of the step."""
     phases, working, step = case.family("phase", "phase"), case.family("per_token", "phase"), case.get("step_time")
     if step is None or not phases:
-        return unmeasured("not_logged")
+        raise UnmeasuredError("not_logged")
     if not working:
-        return unmeasured("no_work")
+        raise UnmeasuredError("no_work")
     idle = {name: track for name, track in phases.items() if name not in working}
     work = sum((_seconds(phases[name], step) for name in working if name in phases), np.zeros(len(step)))
     shares = {name: _own_share(track, step, work) for name, track in idle.items()}
     if not shares:
-        return unmeasured("no_idle")
+        raise UnmeasuredError("no_idle")
     most = max(shares, key=lambda name: float(np.nan_to_num(shares[name]).max()))
     share = shares[most]
     return RuleReading(
@@ -196,12 +185,12 @@ def _own_share(track: Track, step: Track, work: Floats) -> Floats:
 
 
 @rule("stragglers", "slowest_rank", "mean_rank")
-def stragglers(case: Case) -> RuleReading | Unmeasured:
+def stragglers(case: Case) -> RuleReading:
     """One rank is much slower than the others, so that these wait."""
     slowest, mean = case.family("slowest_rank", "phase"), case.family("mean_rank", "phase")
     both = [phase for phase in slowest if phase in mean]
     if not both:
-        return unmeasured("not_logged")
+        raise UnmeasuredError("not_logged")
     heavy = max(both, key=lambda phase: mean[phase].first(len(mean[phase])))
     track, usual = slowest[heavy], values_at(mean[heavy].steps, mean[heavy].finite, slowest[heavy].steps)
     ratio = track.derived("over mean", track.steps, track.finite / np.where(usual > 0, usual, np.nan)).median(10)
@@ -214,14 +203,14 @@ def stragglers(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("memory_leak", "host_memory", "rss", explains=("near_oom",), rows=3 * SETTLED + 5)
-def memory_leak(case: Case) -> RuleReading | Unmeasured:
+def memory_leak(case: Case) -> RuleReading:
     """Memory grows steadily."""
     own = [track for track in case.families.get("rss", ()) if len(track) > SETTLED]
     host = case.get("host_memory")
     if own:  # the memory of the machine is that of all its programs
         return _worst([_leak(track, is_own=True) for track in own])
     if host is None:
-        return unmeasured("not_logged")
+        raise UnmeasuredError("not_logged")
     return _leak(host, is_own=False)
 
 
@@ -281,11 +270,11 @@ def _has_grown(memory: Track) -> Flags:
 
 
 @rule("near_oom", "device_memory")
-def near_oom(case: Case) -> RuleReading | Unmeasured:
+def near_oom(case: Case) -> RuleReading:
     """Tensors take almost all of a device's memory."""
     tracks = case.families.get("device_memory", ())
     if not tracks:
-        return unmeasured("not_logged")
+        raise UnmeasuredError("not_logged")
     track = max(tracks, key=lambda one: float(np.nanmax(one.finite)))
     now = track.largest(10)
     growing = (track.trend.chance < 0.01) & (track.trend.effect > 0.5)
@@ -297,11 +286,9 @@ def near_oom(case: Case) -> RuleReading | Unmeasured:
 
 
 @rule("log_gap", persist=1, rows=20)
-def log_gap(case: Case) -> RuleReading | Unmeasured | None:
+def log_gap(case: Case) -> RuleReading:
     """Steps are missing from the log."""
     track = _any(case)
-    if track is None:
-        return None
     gaps = np.diff(track.steps, prepend=track.steps[0])
     usual = max(1.0, float(np.median(gaps[1:]))) if len(gaps) > 1 else 1.0
     wide = gaps > max(10.0, 5 * usual)
@@ -317,13 +304,11 @@ def log_gap(case: Case) -> RuleReading | Unmeasured | None:
 
 
 @rule("dead_sensor", persist=1, rows=20)
-def dead_sensor(case: Case) -> RuleReading | Unmeasured | None:
+def dead_sensor(case: Case) -> RuleReading:
     """A value that should move never does."""
     dead = [case.tracks[key] for key in ("entropy", "kl", "step_kl", "ratio") if key in case.tracks]
     dead = [track for track in dead if is_dead(case, track)]
     track = _any(case) if not dead else dead[0]
-    if track is None:
-        return None
     levels = graded(len(track), info=after(len(track), len(track) - 1) & bool(dead))
     names = ", ".join(one.name for one in dead)
     value = float(dead[0].values[0]) if dead else 0.0

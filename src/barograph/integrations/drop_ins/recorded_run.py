@@ -371,6 +371,7 @@ def _next_step(run: Run) -> int:
     return max((last + 1 for _, last in View(run.path).attempt_steps()), default=0)
 
 
-def from_environment(names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings that a tracker's variables of the environment have, by ours."""
-    return {setting: os.environ[variable] for variable, setting in names.items() if os.environ.get(variable)}
+def from_environment(names: Mapping[str, str], **given: Any) -> dict[str, Any]:
+    """Return the settings that a tracker's variables of the environment have, by ours; what is given comes first."""
+    found = {setting: os.environ[variable] for variable, setting in names.items() if os.environ.get(variable)}
+    return found | {name: value for name, value in given.items() if value is not None}

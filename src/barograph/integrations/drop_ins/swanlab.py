@@ -49,11 +49,10 @@ def init(
     **ignored: Any,
 ) -> Run:
     """Begin a run, and return it. An open one is returned, unless ``reinit`` is set."""
-    given = {
-        "project": project, "name": experiment_name or name, "id": id, "group": group, "notes": description,
-        "tags": list(tags) if tags else None, "config": config, "dir": log_dir or logdir, "mode": mode,
-    }  # fmt: skip
-    settings = from_environment(VARIABLES) | {name: value for name, value in given.items() if value is not None}
+    settings = from_environment(
+        VARIABLES, project=project, name=experiment_name or name, id=id, group=group, notes=description,
+        tags=list(tags) if tags else None, config=config, dir=log_dir or logdir, mode=mode,
+    )  # fmt: skip
     return _current.init(settings, ignored, reinit, resume)
 
 

@@ -190,11 +190,10 @@ def init(
     **ignored: Any,
 ) -> Run:
     """Begin a run, and return it. As with W&B, one that is open is returned, unless ``reinit`` asks for a new one."""
-    given = {
-        "project": project, "name": name, "id": id, "group": group, "notes": notes, "dir": dir, "mode": mode,
-        "tags": list(tags) if tags and not isinstance(tags, str) else tags, "config": config,
-    }  # fmt: skip
-    settings = from_environment(VARIABLES) | {name: value for name, value in given.items() if value is not None}
+    settings = from_environment(
+        VARIABLES, project=project, name=name, id=id, group=group, notes=notes, dir=dir, mode=mode,
+        tags=list(tags) if tags and not isinstance(tags, str) else tags, config=config,
+    )  # fmt: skip
     excluded = {"config_exclude_keys": config_exclude_keys, "config_include_keys": config_include_keys}
     return _current.init(settings, ignored | excluded, reinit, resume)
 

@@ -71,8 +71,8 @@ def record(run: Run, values: Mapping[str, Any], step: int | None) -> None:
     Without a step it is the one after the last.
     """
     flat = dict(flattened(values))
-    texts = {name: value for name, value in flat.items() if isinstance(value, str)}
-    run.log({name: value for name, value in flat.items() if name not in texts}, step=step)
+    texts = {name: flat.pop(name) for name, value in [*flat.items()] if isinstance(value, str)}
+    run.log(flat, step=step)
     for name, text in texts.items():
         run.text(name, text, step=step)
     if step is None or run.step is None or step > run.step:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import MISSING, fields
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from barograph.base.files.compression import count_values
 from barograph.base.former_name import present
@@ -174,7 +176,45 @@ def mapping_of(inner: Read) -> Read:
     return lambda value: {name: inner(entry) for name, entry in read_mapping(value).items()}
 
 
-def object_of(fields: Mapping[str, Read], required: tuple[str, ...] = ()) -> Read:
+def tuple_of(inner: Read) -> Read:
+    """Return a reader of a list as a tuple."""
+    several = list_of(inner)
+    return lambda value: tuple(several(value))
+
+
+def record_of(kind: type, /, **own: Read) -> Read:
+    """Return a reader of a dataclass from an object with its fields, by their types; others are left out.
+
+    ``own`` has readers of fields that are stricter than their types. Fields without a default are required.
+    """
+    types = get_type_hints(kind)
+    readers = {one.name: own.get(one.name) or _reader(types[one.name]) for one in fields(kind)}
+    required = (one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING)
+    read = object_of(readers, tuple(required))
+
+    def record(value: Any) -> Any:
+        found = read(dict(read_mapping(value)))
+        return kind(**{name: found[name] for name in readers if name in found})
+
+    return record
+
+
+def _reader(type: Any) -> Read:
+    """Return the reader of a type: of plain values, dataclasses, tuples of one type, words, and what may be None."""
+    inner = [one for one in get_args(type) if one not in (NoneType, Ellipsis)]
+    if get_origin(type) is Literal:
+        return one_of(*inner)
+    if get_origin(type) is tuple:
+        return tuple_of(_reader(inner[0]))
+    if inner:
+        return nullable(_reader(inner[0]))
+    return PLAIN[type] if type in PLAIN else record_of(type)
+
+
+PLAIN: dict[Any, Read] = {str: read_text, bool: read_flag, int: read_integer, float: read_number, Any: read_any}
+
+
+def object_of(readers: Mapping[str, Read], required: tuple[str, ...] = ()) -> Read:
     """Return a reader of an object with some fields; others are left as they are."""
 
     def read(value: Any) -> dict[str, Any]:
@@ -182,9 +222,9 @@ def object_of(fields: Mapping[str, Read], required: tuple[str, ...] = ()) -> Rea
         for name in required:
             if name not in found:
                 raise DecodingError(f"{name!r} is missing")
-        for name in found.keys() & fields.keys():
+        for name in found.keys() & readers.keys():
             try:
-                found[name] = fields[name](found[name])
+                found[name] = readers[name](found[name])
             except DecodingError as problem:
                 raise DecodingError(f"{name!r} {problem}") from None
         return found
