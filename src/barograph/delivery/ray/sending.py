@@ -23,6 +23,7 @@ import ray
 from barograph.base.formatting import size
 from barograph.base.model import Writer
 from barograph.base.process.identity import node_id
+from barograph.delivery.processes import restart_pause
 from barograph.delivery.ray.destination import RayDestination, RayRun, actor_on, end_this_actor, ray_errors
 from barograph.delivery.ray.nodes import SendingNode, how_to_get
 from barograph.delivery.transfer.claiming import Claim
@@ -187,7 +188,7 @@ class RayClient(ServerClient):
             with suppress(Exception):  # whatever Ray raises: it is tried again, and the bytes wait
                 if ray.get(sending_actor(self._ray_run, self._folder).stay.remote(), timeout=JOIN_SECONDS):
                     return
-            time.sleep(min(2.0**attempt, SILENT_SECONDS))
+            time.sleep(restart_pause(attempt, 1.0, SILENT_SECONDS))
 
     def maintain(self) -> None:
         """Look for the actor again if it makes no progress, and warn of what keeps it from sending."""
@@ -202,10 +203,8 @@ class RayClient(ServerClient):
 
     def describe_left(self, left: int) -> str:
         """Return a message about bytes that are left at the end of the run."""
-        error = read_progress(self._folder).error
-        why = f" ({error})" if error else ""
         way = how_to_get(SendingNode("", platform.node(), str(self._folder)), self._ray_run.folder)
-        return f"{size(left)} of the run are not sent yet{why}; {way}"
+        return f"{size(left)} of the run are not sent yet{self._why()}; {way}"
 
     def after_fork_in_child(self) -> None:
         """Forget the thread, which is the parent's."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -21,7 +20,14 @@ from pathlib import Path
 from barograph.base.errors import TrackerError
 from barograph.base.formatting import size
 from barograph.base.model import MAIN_ROLE, Writer
-from barograph.delivery.processes import EXIT_BUSY, MAX_RESTART_PAUSE, PROBE_SECONDS, TransferClient, take_lock
+from barograph.delivery.processes import (
+    EXIT_BUSY,
+    MAX_RESTART_PAUSE,
+    PROBE_SECONDS,
+    TransferClient,
+    restart_pause,
+    take_lock,
+)
 from barograph.delivery.transfer.destination import Destination, DestinationError, HttpDestination, ServerRun
 from barograph.delivery.transfer.pieces import pieces
 from barograph.delivery.transfer.receiver import Receiver
@@ -225,7 +231,7 @@ class Pauses:
         self.failures = 0 if error is None else self.failures + 1
         if error is None:
             return FIRST_PAUSE
-        pause = min(FIRST_PAUSE * 2.0 ** min(self.failures, 10), MAX_PAUSE)
+        pause = restart_pause(self.failures, FIRST_PAUSE, MAX_PAUSE)
         # At random: the senders of a cluster find their server again at the same moment.
         return max(pause * random.uniform(0.5, 1.0), min(error.retry_after or 0.0, MAX_RETRY_AFTER))
 
@@ -335,7 +341,7 @@ class ServerClient(TransferClient):
     log_name = f"{FOLDER}/send.log"
 
     def __init__(self, folder: Path, run: ServerRun, warn: Callable[[str], None], writer: Writer) -> None:
-        super().__init__(folder, folder / FOLDER / LOCK, warn)
+        super().__init__(folder, folder / FOLDER / LOCK, warn, "--send", str(folder.absolute()), options=run)
         self._run = run
         self._writer = writer
 
@@ -346,9 +352,6 @@ class ServerClient(TransferClient):
                 super().start()
         except TrackerError as error:
             self._warn(f"{error}; the training goes on, and it is tried again")
-
-    def _launch(self) -> subprocess.Popen[bytes]:
-        return self._start_process("--send", str(self._folder.absolute()), options=self._run)
 
     def maintain(self) -> None:
         """Keep the process running, and warn of what keeps it from sending."""
@@ -368,9 +371,11 @@ class ServerClient(TransferClient):
 
     def describe_left(self, left: int) -> str:
         """Return a message about bytes that are left at the end of the run."""
-        error = read_progress(self._folder).error
-        why = f" ({error})" if error else ""
         return (
-            f"{size(left)} of the run are not sent to {self._run.server} yet{why}; the sending goes on. If this "
-            f"machine stops before that, send them with: barograph push {self._folder} --to {self._run.server}"
+            f"{size(left)} of the run are not sent to {self._run.server} yet{self._why()}; the sending goes on. "
+            f"If this machine stops before that, send them with: barograph push {self._folder} --to {self._run.server}"
         )
+
+    def _why(self) -> str:
+        error = read_progress(self._folder).error
+        return f" ({error})" if error else ""

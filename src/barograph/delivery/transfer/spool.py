@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from barograph.delivery.processes import EXIT_BUSY, MAX_RESTART_PAUSE, PROBE_SECONDS, TransferClient, take_lock
+from barograph.delivery.processes import (
+    EXIT_BUSY,
+    MAX_RESTART_PAUSE,
+    PROBE_SECONDS,
+    TransferClient,
+    restart_pause,
+    take_lock,
+)
 from barograph.delivery.transfer.pieces import pieces
 from barograph.journal.format.folder import SegmentFile, open_regular_file, segments
 from barograph.journal.read.glance import segment_status
@@ -171,7 +177,7 @@ def copy_until_ended(spool: Path, folder: Path) -> int:
             failures += 1
             if time.monotonic() - since > GIVE_UP_SECONDS and copy.ended:
                 return 1
-        time.sleep(min(LOOK_SECONDS * 2 ** min(failures, 10), MAX_RESTART_PAUSE))
+        time.sleep(restart_pause(failures, LOOK_SECONDS, MAX_RESTART_PAUSE))
 
 
 class SpoolClient(TransferClient):
@@ -181,11 +187,8 @@ class SpoolClient(TransferClient):
     log_name = "copy.log"
 
     def __init__(self, spool: Path, folder: Path, warn: Callable[[str], None]) -> None:
-        super().__init__(spool, spool / LOCK, warn)
+        super().__init__(spool, spool / LOCK, warn, "--copy", str(spool), str(folder.absolute()))
         self._target = folder
-
-    def _launch(self) -> subprocess.Popen[bytes]:
-        return self._start_process("--copy", str(self._folder), str(self._target.absolute()))
 
     def left(self) -> int:
         """Return how many bytes are not copied yet."""
