@@ -25,7 +25,7 @@ from barograph.base.errors import TrackerError
 from barograph.base.model import Status
 from barograph.base.process.identity import process_start
 from barograph.base.secrets import is_secret_key
-from barograph.journal.format.folder import open_regular_file, read_regular_file
+from barograph.journal.format.folder import closing_fd, open_regular_file, read_regular_file
 from barograph.journal.read.glance import segment_status
 from barograph.recording.tracker import DeliveryClient
 
@@ -82,11 +82,8 @@ class LogFile:
         """Cut the middle out if the log is too long; its beginning, which may have the cause, and its end stay."""
         with suppress(OSError):  # it does not exist yet, or is no file
             if self.path.stat().st_size > MAX_LOG_BYTES:
-                fd = open_regular_file(self.path, os.O_RDWR | os.O_APPEND)
-                try:
+                with closing_fd(open_regular_file(self.path, os.O_RDWR | os.O_APPEND)) as fd:
                     self._cut_middle(fd)
-                finally:
-                    os.close(fd)
 
     def _cut_middle(self, fd: int) -> None:
         size, end = _read_end(fd)
@@ -137,8 +134,7 @@ def launch(
     """
     environment = without_secrets(os.environ) if environment is None else environment
     modules = os.pathsep.join(directory or os.getcwd() for directory in sys.path)
-    output = open_log(log)
-    try:
+    with closing_fd(open_log(log)) as output:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.PIPE,
@@ -148,8 +144,6 @@ def launch(
             cwd=directory,
             env={**environment, "PYTHONPATH": modules},
         )
-    finally:
-        os.close(output)
     _launched[:] = [one for one in _launched if one.poll() is None] + [process]
     assert process.stdin is not None
     try:

@@ -28,7 +28,7 @@ from barograph.journal.format.fields import (
     read_text,
     read_time,
 )
-from barograph.journal.format.folder import open_regular_file, read_regular_file
+from barograph.journal.format.folder import read_regular_file, replace_regular_file
 
 FOLDER = "doctor"
 TEXT_NAME = "barograph/finding"
@@ -215,16 +215,7 @@ def _changed_at(path: Path) -> int:
 
 
 def _replace(path: Path, record: Mapping[str, Any]) -> None:
-    """Replace a file at once. The directory of a run that was removed is not created again."""
-    path.parent.mkdir(exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.draft")
-    try:
-        with open(open_regular_file(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w", encoding="utf-8") as file:
-            json.dump(record, file, separators=(",", ":"))
-        os.replace(draft, path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    replace_regular_file(path, json.dumps(record, separators=(",", ":")))
 
 
 def _words(value: Any) -> dict[str, str]:

@@ -31,7 +31,7 @@ from barograph.delivery.transfer.destination import DestinationError, ServerRun
 from barograph.delivery.transfer.sending import SEND_SECONDS, Sending, ServerClient
 from barograph.delivery.transfer.state import read_progress, unsent_bytes
 from barograph.journal.format import frames
-from barograph.journal.format.folder import SegmentFile, folder_name, segment_path, segments
+from barograph.journal.format.folder import SegmentFile, closing_fd, folder_name, segment_path, segments
 from barograph.journal.read.glance import first_events, segment_end, start_event
 from barograph.journal.read.status import KILLED
 from barograph.journal.write.segment import SEGMENT_FLAGS
@@ -63,11 +63,8 @@ def _write_end(path: Path, of: Path) -> None:
         {"event": "finish", "time": time.time(), "status": KILLED.word, "reason": KILLED.reason, "lost": True},
     )
     payloads = (frames.record_payload(frames.Kind.EVENT, event) for event in events)
-    fd = os.open(path, SEGMENT_FLAGS, 0o644)
-    try:
+    with closing_fd(os.open(path, SEGMENT_FLAGS, 0o644)) as fd:
         os.write(fd, frames.segment_head() + b"".join(map(frames.frame, payloads)))
-    finally:
-        os.close(fd)
 
 
 JOIN_SECONDS = 30.0  # to start two actors and to claim a rank

@@ -13,7 +13,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,7 +40,14 @@ from barograph.delivery.transfer.state import (
     without_claims,
     write_progress,
 )
-from barograph.journal.format.folder import RUN_FILE, SegmentFile, open_regular_file, read_regular_file, segments
+from barograph.journal.format.folder import (
+    RUN_FILE,
+    SegmentFile,
+    closing_fd,
+    open_regular_file,
+    read_regular_file,
+    segments,
+)
 from barograph.journal.read.glance import segment_status
 
 PIECE_BYTES = 1 << 20  # a lost connection costs no more of them
@@ -160,8 +167,8 @@ class SegmentSender:
             return 0
         transfer = transfers.setdefault(name, SegmentTransfer(name))
         try:
-            with _opened(segment.path) as read:
-                sent = transfer.send(read, ended, self._target)
+            with closing_fd(open_regular_file(segment.path, os.O_RDONLY)) as fd:
+                sent = transfer.send(lambda length, offset: os.pread(fd, length, offset), ended, self._target)
         except DestinationError as error:
             if error.reason not in OF_SEGMENT:
                 raise
@@ -179,15 +186,6 @@ class SegmentSender:
         self._again_at[name] = time.monotonic() + (MAX_PAUSE if error.permanent else FIRST_PAUSE)
         if error.reason == "differs":
             del self._again_at[name]  # nothing that is held is ever written again
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Read]:
-    fd = open_regular_file(path, os.O_RDONLY)
-    try:
-        yield lambda length, offset: os.pread(fd, length, offset)
-    finally:
-        os.close(fd)
 
 
 def pull_new_bytes(source: Destination, folder: Path, target: Destination) -> int:

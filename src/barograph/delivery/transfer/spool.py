@@ -23,7 +23,7 @@ from barograph.delivery.processes import (
     take_lock,
 )
 from barograph.delivery.transfer.pieces import pieces
-from barograph.journal.format.folder import SegmentFile, open_regular_file, segments
+from barograph.journal.format.folder import SegmentFile, closing_fd, open_regular_file, segments
 from barograph.journal.read.glance import segment_status
 
 LOOK_SECONDS = 0.5
@@ -61,15 +61,11 @@ class SegmentCopy:
 
         Of a segment whose writer has ended the last bytes are copied too, whatever they are.
         """
-        source = open_regular_file(self._source, os.O_RDONLY)
-        try:
-            target = open_regular_file(self._target, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-            try:
-                return self._copy(source, target, ended)
-            finally:
-                os.close(target)
-        finally:
-            os.close(source)
+        with (
+            closing_fd(open_regular_file(self._source, os.O_RDONLY)) as source,
+            closing_fd(open_regular_file(self._target, os.O_RDWR | os.O_APPEND | os.O_CREAT)) as target,
+        ):
+            return self._copy(source, target, ended)
 
     def _copy(self, source: int, target: int, ended: bool) -> int:
         size = os.fstat(target).st_size
