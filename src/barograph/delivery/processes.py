@@ -201,7 +201,7 @@ WAIT_SECONDS = 0.05
 MAX_RESTART_PAUSE = 30.0
 
 
-def restart_pause(failures: int, first: float, most: float) -> float:
+def restart_pause(failures: int, first: float = 1.0, most: float = MAX_RESTART_PAUSE) -> float:
     """Return the seconds until the next attempt: twice as long after each failure, but not longer than ``most``."""
     return min(first * 2.0 ** min(failures, 10), most)
 
@@ -277,7 +277,7 @@ class TransferClient(DeliveryClient, ABC):
             return  # it runs, or that of another process of this machine does
         lived = time.monotonic() - self._helper.again_at
         self._restarts = 1 if lived > MAX_RESTART_PAUSE else self._restarts + 1
-        self._helper.pause(restart_pause(self._restarts - 1, 1.0, MAX_RESTART_PAUSE))
+        self._helper.pause(restart_pause(self._restarts - 1))
         self._warn(f"the process that {self.what} had exited and was started again; no byte is lost (see {self._log})")
         self.start()
 

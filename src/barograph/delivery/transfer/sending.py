@@ -20,14 +20,7 @@ from pathlib import Path
 from barograph.base.errors import TrackerError
 from barograph.base.formatting import size
 from barograph.base.model import MAIN_ROLE, Writer
-from barograph.delivery.processes import (
-    EXIT_BUSY,
-    MAX_RESTART_PAUSE,
-    PROBE_SECONDS,
-    TransferClient,
-    restart_pause,
-    take_lock,
-)
+from barograph.delivery.processes import EXIT_BUSY, PROBE_SECONDS, TransferClient, restart_pause, take_lock
 from barograph.delivery.transfer.destination import Destination, DestinationError, HttpDestination, ServerRun
 from barograph.delivery.transfer.pieces import pieces
 from barograph.delivery.transfer.receiver import Receiver
@@ -293,7 +286,7 @@ class Sending:
                 self._receiver = None  # the token may only write
                 return False
             self._not_fetched = f"what other machines have sent is not fetched: {error}"
-            self._fetch_at = time.monotonic() + max(error.retry_after or 0.0, MAX_RESTART_PAUSE)
+            self._fetch_at = time.monotonic() + max(error.retry_after or 0.0, MAX_PAUSE)
             return True
         self._not_fetched = ""
         return bool(fetched) or not all(segment_status(s.path).ended for s in segments(self._folder))

@@ -14,14 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from barograph.delivery.processes import (
-    EXIT_BUSY,
-    MAX_RESTART_PAUSE,
-    PROBE_SECONDS,
-    TransferClient,
-    restart_pause,
-    take_lock,
-)
+from barograph.delivery.processes import EXIT_BUSY, PROBE_SECONDS, TransferClient, restart_pause, take_lock
 from barograph.delivery.transfer.pieces import pieces
 from barograph.journal.format.folder import SegmentFile, closing_fd, open_regular_file, segments
 from barograph.journal.read.glance import segment_status
@@ -173,7 +166,7 @@ def copy_until_ended(spool: Path, folder: Path) -> int:
             failures += 1
             if time.monotonic() - since > GIVE_UP_SECONDS and copy.ended:
                 return 1
-        time.sleep(restart_pause(failures, LOOK_SECONDS, MAX_RESTART_PAUSE))
+        time.sleep(restart_pause(failures, LOOK_SECONDS))
 
 
 class SpoolClient(TransferClient):
