@@ -17,8 +17,7 @@ import pytest
 import barograph
 from barograph.base.model import Row, RunInfo, Status, Writer
 from barograph.delivery.trackers import registry
-from barograph.delivery.trackers.jsonl import json_line
-from barograph.delivery.trackers.stdout import text_block
+from barograph.delivery.trackers.text import json_line, text_block
 
 ROW = Row(
     12,

@@ -138,7 +138,7 @@ def test_a_line_that_was_cut_for_long_is_read_again(tmp_path: Path):
     assert view.damage() == []
 
 
-def test_a_second_opening_reads_only_what_is_new(tmp_path: Path):
+def test_a_second_opening_reads_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The state tells how far the log was read."""
     log = write(tmp_path / "train.log", *step_lines(1), *step_lines(2))
     open_run(log)
@@ -146,16 +146,14 @@ def test_a_second_opening_reads_only_what_is_new(tmp_path: Path):
     write(log, *step_lines(1), *step_lines(2), *step_lines(3))
     seen: list[int] = []
 
-    class Counted(areal.Reader):
-        def line(self, line, out):
-            seen.append(line.number)
-            return super().line(line, out)
+    original = areal.ConsoleReader.line
 
-    original, areal.Reader = areal.Reader, Counted
-    try:
-        assert open_run(log).series("epoch").steps.tolist() == [1, 2, 3]
-    finally:
-        areal.Reader = original
+    def counted(self, line, out):
+        seen.append(line.number)
+        return original(self, line, out)
+
+    monkeypatch.setattr(areal.ConsoleReader, "line", counted)
+    assert open_run(log).series("epoch").steps.tolist() == [1, 2, 3]
     assert len(seen) == 7  # the step, the number of its tables, three rows and both borders
     assert log.stat().st_size > size
 

@@ -39,8 +39,10 @@ def test_no_line_hangs(name: str, tmp_path: Path):
     out = Recorder(tmp_path / "journal", {}, {"path": "", "format": "", "title": ""}, 1.0)
     seen = look_at(path)
     assert seen is not None
-    format_of(name).matches(seen)
-    reader = format_of(name).Reader(Log(path, name), {})
+    format = format_of(name)
+    assert format.matches is not None
+    format.matches(seen)
+    reader = format.reader(Log(path, name), {})
     reader.facts()
     reader.read(out)
     out.finish(None)

@@ -45,17 +45,17 @@ def folder_of(path: Path) -> Path:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of bytes that were read of logs, one for each reading."""
-    from barograph.importers.formats.json_lines import Reader
+    from barograph.importers.formats.json_rows import LinesReader
 
     found: list[int] = []
-    read = Reader.read
+    read = LinesReader.read
 
-    def counting(self: Reader, out: object) -> None:
+    def counting(self: LinesReader, out: object) -> None:
         before = self.state["offset"]
         read(self, out)  # type: ignore[arg-type]
         found.append(self.state["offset"] - before)
 
-    monkeypatch.setattr(Reader, "read", counting)
+    monkeypatch.setattr(LinesReader, "read", counting)
     return found
 
 

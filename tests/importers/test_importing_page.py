@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "importing.md"
 def test_every_format_has_a_row(name: str):
     """Under the title that commands print."""
     rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
-    [row] = [row for row in rows if row[0] == f"| {format_of(name).TITLE}"]
+    [row] = [row for row in rows if row[0] == f"| {format_of(name).title}"]
     assert all(cell.strip(" |") for cell in row)
 
 

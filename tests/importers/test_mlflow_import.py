@@ -108,7 +108,7 @@ def test_values_of_one_step_are_one_row(tmp_path: Path):
         def status(self, *_: object) -> None: ...
 
     [log] = find_logs(run)
-    mlflow.Reader(log, {}).read(Out())  # type: ignore[arg-type]
+    mlflow.reader(log, {}).read(Out())  # type: ignore[arg-type]
     assert len(rows) == 31
     assert rows[3] == ({"a": 3.0, "b": 3.0}, 3, 1700000180)
 

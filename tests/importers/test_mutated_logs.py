@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ from example_logs import EXAMPLES, LONG_AGO, files_of, write_example
 
 import barograph
 from barograph.base.errors import BarographError
-from barograph.importers.formats import FAILURES, FORMATS
+from barograph.importers import formats
+from barograph.importers.formats import FAILURES, FORMATS, format_of
+from barograph.importers.formats.consoles import areal
 from barograph.importers.logs import log_at, logs_at
 from barograph.journal.view import View
 
@@ -245,7 +248,8 @@ def test_what_is_before_the_damage_is_kept(name: str, tmp_path: Path):
 def test_a_format_that_fails_leaves_a_log_to_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """One odd file does not hide the other logs of a directory."""
     write_example("json_lines", tmp_path)
-    monkeypatch.setattr("barograph.importers.formats.consoles.areal.matches", lambda seen: 1 / 0)
+    broken = replace(areal.FORMAT, matches=lambda seen: 1 / 0)
+    monkeypatch.setattr(formats, "format_of", lambda name: broken if name == "areal" else format_of(name))
     assert [log.format for log in logs_at(tmp_path)] == ["json_lines"]
     assert "ZeroDivisionError" in FAILURES.pop()
     FAILURES.clear()

@@ -110,13 +110,13 @@ def test_a_second_opening_reads_only_what_is_new(tmp_path: Path, monkeypatch: py
     log = write(tmp_path / "a.log", *rollout_lines(0))
     open_run(log)
     numbers: list[int] = []
-    read = slime.Reader.line
+    read = slime.ConsoleReader.line
 
-    def count(self: slime.Reader, line: Line, out: Recorder) -> bool:
+    def count(self: slime.ConsoleReader, line: Line, out: Recorder) -> bool:
         numbers.append(line.number)
         return read(self, line, out)
 
-    monkeypatch.setattr(slime.Reader, "line", count)
+    monkeypatch.setattr(slime.ConsoleReader, "line", count)
     write(log, *rollout_lines(0), "step 3: {'train/loss': <object>}", *rollout_lines(1))
     view = open_run(log)
     assert numbers == list(range(6, 12))

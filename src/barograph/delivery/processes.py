@@ -1,7 +1,7 @@
 """Processes beside a training.
 
 How they are started, their logs, which are limited in size, the locks that keep two of one kind from working at
-once, and the client that starts one again when it dies and waits for its last bytes.
+once, and their owner, which starts one again when it dies and waits for its last bytes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from barograph.base.errors import TrackerError
 from barograph.base.model import Status
 from barograph.base.process.identity import process_start
 from barograph.base.secrets import is_secret_key
-from barograph.journal.format.folder import open_regular_file, read_regular_file
+from barograph.journal.format.folder import closing_fd, open_regular_file, read_regular_file
 from barograph.journal.read.status import segment_status
+from barograph.recording.tracker import DeliveryClient
 
 
 def take_lock(path: Path, wait: float = 0.0) -> IO[str] | None:
@@ -81,11 +82,8 @@ class LogFile:
         """Cut the middle out if the log is too long; its beginning, which may have the cause, and its end stay."""
         with suppress(OSError):  # it does not exist yet, or is no file
             if self.path.stat().st_size > MAX_LOG_BYTES:
-                fd = open_regular_file(self.path, os.O_RDWR | os.O_APPEND)
-                try:
+                with closing_fd(open_regular_file(self.path, os.O_RDWR | os.O_APPEND)) as fd:
                     self._cut_middle(fd)
-                finally:
-                    os.close(fd)
 
     def _cut_middle(self, fd: int) -> None:
         size, end = _read_end(fd)
@@ -124,18 +122,19 @@ def launch(
     *arguments: str,
     log: Path,
     options: Any,
-    environment: Mapping[str, str],
+    environment: Mapping[str, str] | None = None,
     directory: str | None = None,
     detached: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a module as a process, with its options on standard input and its output in a log file.
 
     Secrets are in the options, so that they are never a command-line argument. ``-P`` and ``PYTHONPATH`` let it import
-    what this process imports, and not modules of its working directory.
+    what this process imports, and not modules of its working directory. The ``environment`` is by default that of this
+    process, without secrets.
     """
+    environment = without_secrets(os.environ) if environment is None else environment
     modules = os.pathsep.join(directory or os.getcwd() for directory in sys.path)
-    output = open_log(log)
-    try:
+    with closing_fd(open_log(log)) as output:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.PIPE,
@@ -145,8 +144,6 @@ def launch(
             cwd=directory,
             env={**environment, "PYTHONPATH": modules},
         )
-    finally:
-        os.close(output)
     _launched[:] = [one for one in _launched if one.poll() is None] + [process]
     assert process.stdin is not None
     try:
@@ -204,21 +201,59 @@ WAIT_SECONDS = 0.05
 MAX_RESTART_PAUSE = 30.0
 
 
-class TransferClient(ABC):
-    """Starts the process, starts it again if it dies, and waits for the last bytes."""
+def restart_pause(failures: int, first: float = 1.0, most: float = MAX_RESTART_PAUSE) -> float:
+    """Return the seconds until the next attempt: twice as long after each failure, but not longer than ``most``."""
+    return min(first * 2.0 ** min(failures, 10), most)
 
-    def __init__(self, folder: Path, lock: Path, warn: Callable[[str], None]) -> None:
+
+class HelperProcess:
+    """A process beside this one, which its owner starts again where it exits too early."""
+
+    def __init__(self, launch: Callable[[], subprocess.Popen[bytes]]) -> None:
+        self._launch = launch
+        self._owner = os.getpid()
+        self.again_at = 0.0  # the end of the last pause
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process; raise OSError if that cannot be."""
+        self.process = self._launch()
+
+    def pause(self, seconds: float) -> None:
+        """Let ``exit_code`` return None for some seconds."""
+        self.again_at = time.monotonic() + seconds
+
+    def exit_code(self) -> int | None:
+        """Return the exit code of the process; None while it runs, during a pause, and in a forked child.
+
+        Without a process it is that of one which found another of its kind.
+        """
+        # A forked child has a copy of the Popen object, but is not the parent of the process.
+        if os.getpid() != self._owner or time.monotonic() < self.again_at:
+            return None
+        return EXIT_BUSY if self.process is None else self.process.poll()
+
+
+class TransferClient(DeliveryClient, ABC):
+    """Base of the clients whose process carries bytes: it starts the process again and waits for the last bytes."""
+
+    what: ClassVar[str]
+    """What the process does, in messages."""
+
+    log_name: ClassVar[str]
+    """The log of the process, in the folder."""
+
+    def __init__(
+        self, folder: Path, lock: Path, warn: Callable[[str], None], *arguments: str, options: Any = None
+    ) -> None:
         self._folder = folder  # of the segments
         self._lock = lock  # that the process takes
         self._warn = warn
-        self._owner = os.getpid()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._log = folder / self.log_name
+        self._helper = HelperProcess(
+            lambda: launch("barograph.delivery.relay", *arguments, log=self._log, options=options, detached=True)
+        )
         self._restarts = 0
-        self._again_at = 0.0
-
-    @abstractmethod
-    def _launch(self) -> subprocess.Popen[bytes]:
-        """Start the process."""
 
     @abstractmethod
     def left(self) -> int:
@@ -228,46 +263,22 @@ class TransferClient(ABC):
     def describe_left(self, left: int) -> str:
         """Return a message about bytes that are left at the end of the run."""
 
-    @property
-    @abstractmethod
-    def what(self) -> str:
-        """What the process does, in messages."""
-
-    @property
-    @abstractmethod
-    def log_name(self) -> str:
-        """The log of the process, in the folder."""
-
-    @abstractmethod
-    def values(self) -> dict[str, float]:
-        """Return the number of bytes that are left, to be logged."""
-
-    def _start_process(self, *arguments: str, options: Any = None) -> subprocess.Popen[bytes]:
-        """Start a process of the relay; what secrets it needs are in the options."""
-        log, environment = self._folder / self.log_name, without_secrets(os.environ)
-        return launch(
-            "barograph.delivery.relay", *arguments, log=log, options=options, environment=environment, detached=True
-        )
-
     def start(self) -> None:
         """Start the process."""
         try:
-            self._process = self._launch()
+            self._helper.start()
         except OSError as problem:
             raise TrackerError(f"cannot start the process that {self.what}: {problem}") from problem
 
     def maintain(self) -> None:
         """Start the process again if it has died; after longer and longer pauses if it does not live long."""
-        now = time.monotonic()
-        code = self._process.poll() if self._process is not None else EXIT_BUSY
-        if os.getpid() != self._owner or code is None or now < self._again_at:
-            return
-        if code == EXIT_BUSY and self._is_locked():
-            return  # another process of this machine has one that runs
-        self._restarts = 1 if now - self._again_at > MAX_RESTART_PAUSE else self._restarts + 1
-        self._again_at = now + min(2.0 ** min(self._restarts - 1, 10), MAX_RESTART_PAUSE)
-        log = self._folder / self.log_name
-        self._warn(f"the process that {self.what} had exited and was started again; no byte is lost (see {log})")
+        code = self._helper.exit_code()
+        if code is None or (code == EXIT_BUSY and self._is_locked()):
+            return  # it runs, or that of another process of this machine does
+        lived = time.monotonic() - self._helper.again_at
+        self._restarts = 1 if lived > MAX_RESTART_PAUSE else self._restarts + 1
+        self._helper.pause(restart_pause(self._restarts - 1))
+        self._warn(f"the process that {self.what} had exited and was started again; no byte is lost (see {self._log})")
         self.start()
 
     def _is_locked(self) -> bool:
@@ -281,7 +292,7 @@ class TransferClient(ABC):
     def wait(self, status: Status, timeout: float) -> list[str]:
         """Wait until all bytes are carried; return a message if some are left."""
         until = time.monotonic() + timeout
-        self._again_at = 0.0
+        self._helper.again_at = 0.0
         while self._folder.exists() and (left := self.left()):
             if time.monotonic() >= until:
                 return [self.describe_left(left)]
@@ -289,7 +300,3 @@ class TransferClient(ABC):
                 self.maintain()
             time.sleep(WAIT_SECONDS)
         return []
-
-    def after_fork_in_child(self) -> None:
-        """Forget the process, which is the parent's."""
-        self._process = None

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from barograph.base.model import Status, Writer
+from barograph.base.model import Writer
 from barograph.base.settings import Settings
-from barograph.delivery.processes import EXIT_BUSY, launch
+from barograph.delivery.processes import EXIT_BUSY, HelperProcess, launch
 from barograph.journal import findings
 from barograph.journal.findings import FOLDER
 from barograph.journal.format.folder import segment_path
+from barograph.recording.tracker import DeliveryClient
 
 KEY_VARIABLE = "BAROGRAPH_WEBHOOK_KEY"
 MAX_STARTS = 5
@@ -33,7 +33,7 @@ class WatchOptions:
     stop_on: str | None = None
 
 
-class DoctorClient:
+class DoctorClient(DeliveryClient):
     """Starts the doctor's process for a run. The training waits for it neither here nor at its end."""
 
     def __init__(self, folder: Path, settings: Settings, warn: Callable[[str], None], writer: Writer) -> None:
@@ -46,10 +46,8 @@ class DoctorClient:
             settings.finding_command,
             settings.stop_on,
         )
-        self._owner = os.getpid()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._helper = HelperProcess(self._process)
         self._starts = 0
-        self._again_at = 0.0
 
     def start(self) -> None:
         """Start the process."""
@@ -59,37 +57,24 @@ class DoctorClient:
 
     def _launch(self) -> None:
         self._starts += 1
-        self._again_at = time.monotonic() + START_PAUSE * self._starts
-        environment = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
+        self._helper.pause(START_PAUSE * self._starts)
         try:
-            log = self._folder / FOLDER / "doctor.log"
-            self._process = launch(
-                "barograph.diagnosis.watch",
-                str(self._folder.resolve()),
-                log=log,
-                options=self._options,
-                environment=environment,
-                directory=os.getcwd(),
-                detached=True,
-            )
+            self._helper.start()
         except OSError as problem:
             self._warn(f"cannot start the doctor: {problem}; barograph doctor {self._folder.name} looks at the run")
 
+    def _process(self) -> subprocess.Popen[bytes]:
+        return launch(
+            "barograph.diagnosis.watch",
+            str(self._folder.resolve()),
+            log=self._folder / FOLDER / "doctor.log",
+            options=self._options,
+            environment={name: value for name, value in os.environ.items() if name != KEY_VARIABLE},
+            directory=os.getcwd(),
+            detached=True,
+        )
+
     def maintain(self) -> None:
         """Start the process again if it died."""
-        # A forked child has a copy of the Popen object, but is not the parent of the process.
-        if os.getpid() != self._owner or self._process is None or time.monotonic() < self._again_at:
-            return
-        if self._process.poll() not in (None, 0, EXIT_BUSY) and self._starts < MAX_STARTS:
+        if self._helper.exit_code() not in (None, 0, EXIT_BUSY) and self._starts < MAX_STARTS:
             self._launch()
-
-    def values(self) -> dict[str, float]:
-        """Return nothing: the doctor has no metrics of its own."""
-        return {}
-
-    def wait(self, status: Status, timeout: float) -> list[str]:
-        """Return at once: the process sees that the run has ended."""
-        return []
-
-    def after_fork_in_child(self) -> None:
-        """Do nothing: no file is open here."""

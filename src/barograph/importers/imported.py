@@ -29,7 +29,7 @@ from barograph.base.model import RunInfo, Status
 from barograph.importers.cache import IMPORTS, USED_FILE, cache_dir, clean_cache, hold, list_folder, temporary_cache
 from barograph.importers.formats import format_of
 from barograph.importers.reading.lines import SETTLED_SECONDS
-from barograph.importers.reading.log import Facts, Log, Reader, RewrittenError
+from barograph.importers.reading.log import Facts, Log, LogReader, RewrittenError
 from barograph.importers.recorder import Recorder
 from barograph.journal.directory import KIND, DirectoryIndex, FactsIndex, files_digest
 from barograph.journal.format.folder import (
@@ -96,7 +96,7 @@ class ImportedLog:
 
         A journal is kept when its log is gone.
         """
-        states = _states(self._reader({}).files())
+        states = {name: state[:2] for name, state in log_files(self.log).states.items()}
         if states == self._seen and not self.waits:
             return False
         with self._locked():
@@ -118,9 +118,8 @@ class ImportedLog:
         """The files of the log, as of the last update."""
         return list(self._seen or ())
 
-    def _reader(self, state: dict[str, Any]) -> Reader:
-        reader: Reader = format_of(self.log.format).Reader(self.log, state)
-        return reader
+    def _reader(self, state: dict[str, Any]) -> LogReader:
+        return format_of(self.log.format).reader(self.log, state)
 
     def _read(self, state: dict[str, Any] | None, states: dict[str, tuple[int, int]]) -> dict[str, Any]:
         """Read what is new since a state; return the state now."""
@@ -176,7 +175,7 @@ class ImportedLog:
             (self.folder / RUN_FILE).unlink(missing_ok=True)
             write_run_info(self.folder, wanted)
 
-    def _read_all(self, reader: Reader, out: Recorder) -> bool:
+    def _read_all(self, reader: LogReader, out: Recorder) -> bool:
         """Let the reader read; whatever a log contains, what was read before an error is kept.
 
         Return whether its files could be read.
@@ -195,7 +194,7 @@ class ImportedLog:
 
     def _about(self) -> dict[str, str]:
         path = str(self.log.place.absolute())
-        return {"path": path, "format": self.log.format, "title": format_of(self.log.format).TITLE}
+        return {"path": path, "format": self.log.format, "title": format_of(self.log.format).title}
 
     # -- the folder ----------------------------------------------------------------------------------------------
 
@@ -265,25 +264,14 @@ def _listed(states: dict[str, tuple[int, int]]) -> list[list[Any]]:
     return [[name, *found] for name, found in states.items()]
 
 
-def _states(files: list[Path]) -> dict[str, tuple[int, int]]:
-    """Return size and time of each file that exists."""
-    found = {}
-    for path in files:
-        with suppress(OSError):
-            state = path.stat()
-            found[str(path)] = state.st_size, state.st_mtime_ns
-    return found
-
-
 def facts_of(log: Log) -> Facts:
     """Return what a log tells about its run; raise LogError if it cannot be read."""
     try:
-        facts: Facts = format_of(log.format).Reader(log, {}).facts()
+        return format_of(log.format).reader(log, {}).facts()
     except OSError as problem:
         raise LogError(f"{log.path} cannot be read: {problem.strerror or problem}") from problem
     except Exception:  # noqa: BLE001 - whatever a log contains, its path tells enough
         return NO_FACTS
-    return facts
 
 
 def log_info(log: Log, oldest: float, facts: Facts = NO_FACTS) -> RunInfo:
@@ -319,7 +307,7 @@ Progress = Callable[[int, int], None]
 def log_files(log: Log) -> RunFiles:
     """Return the states of a log's files."""
     states: FileStates = {}
-    for path in format_of(log.format).Reader(log, {}).files():
+    for path in format_of(log.format).reader(log, {}).files():
         with suppress(OSError):
             found = path.stat()
             states[str(path)] = found.st_size, found.st_mtime_ns, found.st_ino

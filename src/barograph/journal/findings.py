@@ -30,7 +30,7 @@ from barograph.journal.format.fields import (
     record_of,
     tuple_of,
 )
-from barograph.journal.format.folder import open_regular_file, read_regular_file
+from barograph.journal.format.folder import read_regular_file, replace_regular_file
 
 if TYPE_CHECKING:
     from barograph.journal.view import View
@@ -255,16 +255,7 @@ def _changed_at(path: Path) -> int:
 
 
 def _replace(path: Path, record: Mapping[str, Any]) -> None:
-    """Replace a file at once. The directory of a run that was removed is not created again."""
-    path.parent.mkdir(exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.draft")
-    try:
-        with open(open_regular_file(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w", encoding="utf-8") as file:
-            json.dump(record, file, separators=(",", ":"))
-        os.replace(draft, path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    replace_regular_file(path, json.dumps(record, separators=(",", ":")))
 
 
 _SEVERITY = one_of(*SEVERITIES[1:])

@@ -60,8 +60,8 @@ class Rewindable(Protocol):
         """Return to this mark; the rows after it are delivered again. An empty mark is the start of the run."""
 
 
-class DeliveryClient(Protocol):
-    """Interface of a run to what delivers its rows to trackers, or copies them from a spool."""
+class DeliveryClient:
+    """Interface of a run to what delivers its rows to trackers, or copies them from a spool; by default it is idle."""
 
     def start(self) -> None:
         """Start the delivery; raise ``TrackerError`` where a tracker's configuration is wrong."""
@@ -71,9 +71,11 @@ class DeliveryClient(Protocol):
 
     def values(self) -> dict[str, float]:
         """Return the delivery's metrics, such as rows behind and failures."""
+        return {}
 
     def wait(self, status: Status, timeout: float) -> list[str]:
         """Wait until all rows are delivered; return a message for each tracker that has rows left."""
+        return []
 
     def after_fork_in_child(self) -> None:
         """Drop the parent's connections and threads."""

@@ -1,12 +1,13 @@
 """The file with a tracker's delivery state."""
 
-import json
 import os
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 import barograph
+import barograph.journal.format.folder as folder_module
 from barograph.delivery.relay.state import (
     FOLDER,
     DeliveryState,
@@ -57,8 +58,14 @@ def test_a_state_that_cannot_be_written_leaves_no_draft(tmp_path: Path, monkeypa
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    target = (os, "replace") if call == "replace" else (json, "dump")
-    monkeypatch.setattr(*target, fail)
+    def open_full(fd: int, *_: object, **__: object) -> IO[str]:
+        os.close(fd)
+        return open("/dev/full", "w")
+
+    if call == "replace":
+        monkeypatch.setattr(os, "replace", fail)
+    else:
+        monkeypatch.setattr(folder_module, "open", open_full, raising=False)
     with pytest.raises(OSError, match="No space left"):
         write_delivery_state(tmp_path, STATE.with_state("failing"))
     monkeypatch.undo()

@@ -358,7 +358,7 @@ def test_a_fifo_in_place_of_a_file_of_the_spool_holds_up_nothing(tmp_path: Path,
     assert isinstance(client, SpoolClient)
     assert run._background is not None
     run._background.stop()  # it calls maintain too
-    until(lambda: client._process is not None and client._process.poll() is not None)
+    until(lambda: client._helper.process is not None and client._helper.process.poll() is not None)
     for _ in range(20):
         client.maintain()
     assert client._restarts == 1
@@ -379,9 +379,9 @@ def test_finish_starts_a_copying_process_that_was_killed(tmp_path: Path):
     run._background.stop()  # nobody else starts it again
     for step in range(3):
         client.maintain()
-        assert client._process is not None
-        client._process.kill()
-        client._process.wait(30)
+        assert client._helper.process is not None
+        client._helper.process.kill()
+        client._helper.process.wait(30)
         run.log({"a": step}, step=step)
     run.finish(timeout=60)
     assert barograph.open(run.path).series("a").values.tolist() == [0, 1, 2]

@@ -13,9 +13,8 @@ import pytest
 from material import CONFIG, HISTOGRAM, INFO, SAMPLE, TEXT, TRAINER, Series, expected, rows, single, started_trackers
 
 from barograph.base.model import Row, Sample, Status
-from barograph.delivery.trackers.jsonl import FILE_NAME, JsonlTracker
 from barograph.delivery.trackers.payload import flat_params, markdown, phases_table, samples_table
-from barograph.delivery.trackers.stdout import StdoutTracker, text_block
+from barograph.delivery.trackers.text import FILE_NAME, JsonlTracker, StdoutTracker, text_block
 
 Start = Callable[..., JsonlTracker]
 
@@ -126,7 +125,7 @@ def test_jsonl_does_not_wait_for_the_reader_of_a_fifo(tmp_path: Path):
     program = f"""
 from pathlib import Path
 from barograph.base.model import RunInfo
-from barograph.delivery.trackers.jsonl import JsonlTracker
+from barograph.delivery.trackers.text import JsonlTracker
 JsonlTracker().start(RunInfo("id", "p", "n", 0.0), {{}}, Path({str(tmp_path)!r}))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)

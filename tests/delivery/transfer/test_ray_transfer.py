@@ -1,5 +1,6 @@
 """The actors that carry segments in a Ray cluster, called without Ray: what they check, write and remove."""
 
+import pickle
 import platform
 import subprocess
 import sys
@@ -37,9 +38,9 @@ class Direct(RayDestination):
         self.actor = ReceivingActor(run)
 
     def _ask(self, question: str, *arguments: Any) -> Any:
-        answer = self.actor.ask(question, *arguments)
-        if isinstance(answer, destination.Refusal):
-            answer.raise_error()
+        answer = pickle.loads(pickle.dumps(self.actor.ask(question, *arguments)))
+        if isinstance(answer, DestinationError):
+            raise answer
         return answer
 
 
@@ -65,7 +66,7 @@ def test_late_and_repeated_pieces_change_nothing(begun: RayRun):
     with pytest.raises(DestinationError, match="other bytes"):
         target.append(name, half, data[half:-4] + b"oops", last=True)
     refusal = target.actor.ask("append", name, len(data), row(99), 1, False)
-    assert refusal.message == "the piece was damaged on its way"
+    assert str(refusal) == "the piece was damaged on its way"
     assert (begun.folder / name).read_bytes() == data == target.read(name, 0, len(data))
     assert target.held()[name] == len(data)
 

@@ -77,7 +77,7 @@ def test_a_run_is_recorded_here_and_held_by_the_server_when_it_ends(
     run = barograph.init(project="p", server=server.url)
     run.log({"a": 1.0}, step=0)
     assert client_of(run).values()["barograph/transfer/lag_bytes"] > 0
-    process = client_of(run)._process
+    process = client_of(run)._helper.process
     assert process is not None
     visible = Path(f"/proc/{process.pid}/cmdline").read_bytes() + Path(f"/proc/{process.pid}/environ").read_bytes()
     assert TOKEN.encode() not in visible
@@ -158,7 +158,7 @@ def test_a_process_without_the_directory_joins_and_all_see_its_rows(server: OddS
     spool = Path(client_of(other)._folder)
     assert spool.is_relative_to(tmp_path / "tmp")
     other.finish(timeout=60)
-    process = client_of(other)._process
+    process = client_of(other)._helper.process
     assert process is not None
     assert process.wait(60) == 0
     assert not spool.exists()

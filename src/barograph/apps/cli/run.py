@@ -20,8 +20,7 @@ from barograph.base.formatting import json_number, number
 from barograph.base.model import Row, Status
 from barograph.delivery.relay.merged_rows import MergedFollower
 from barograph.delivery.relay.state import DeliveryState, read_delivery_states
-from barograph.delivery.trackers.jsonl import json_line
-from barograph.delivery.trackers.stdout import text_block
+from barograph.delivery.trackers.text import json_line, text_block
 from barograph.importers.imported import ImportedLog, log_files
 from barograph.importers.opening import find_run_or_log
 from barograph.importers.reading.log import Log

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import ray
@@ -25,7 +25,7 @@ from barograph.base.model import RayPlace, Writer
 from barograph.base.process.identity import actor_id, process_identity
 from barograph.delivery.ray.nodes import NAMESPACE, SendingNode, add_node, remove_node
 from barograph.delivery.transfer.claiming import Claim, unique_head
-from barograph.delivery.transfer.destination import DestinationError, Reason
+from barograph.delivery.transfer.destination import DestinationError
 from barograph.delivery.transfer.receiver import Receiver
 from barograph.delivery.transfer.state import ReceivedList
 from barograph.journal.format.folder import run_mark, segment_path
@@ -84,21 +84,6 @@ def ray_errors() -> Iterator[None]:
         raise DestinationError(f"the node where the run began does not answer: {told}", "unreachable") from problem
 
 
-class Refusal(NamedTuple):
-    """A DestinationError as it is returned: Ray would wrap an exception."""
-
-    message: str
-    reason: Reason
-    permanent: bool
-    retry_after: float | None
-    held: int | None
-
-    def raise_error(self) -> None:
-        """Raise the error."""
-        message, reason, permanent, retry_after, held = self
-        raise DestinationError(message, reason, permanent=permanent, retry_after=retry_after, held=held)
-
-
 class ReceivingActor:
     """The actor on the node of the run's folder."""
 
@@ -109,7 +94,7 @@ class ReceivingActor:
         threading.Thread(target=self._end_when_idle, daemon=True, name="barograph idle").start()
 
     def ask(self, question: str, *arguments: Any) -> Any:
-        """Answer a question of RayDestination; return a Refusal for what cannot be done."""
+        """Answer a question of RayDestination; return a DestinationError for what cannot be done: Ray would wrap it."""
         self._called = time.monotonic()
         answers: dict[str, Callable[..., Any]] = {
             "held": self._receiver.held,
@@ -124,19 +109,19 @@ class ReceivingActor:
             self._check_folder()
             return answers[question](*arguments)
         except DestinationError as error:
-            return Refusal(str(error), error.reason, error.permanent, error.retry_after, error.held)
+            return error
         except OSError as problem:
-            return Refusal(f"{self._run.folder}: {problem.strerror}", "busy", False, None, None)
+            return DestinationError(f"{self._run.folder}: {problem.strerror}", "busy")
 
     def _check_folder(self) -> None:
         """Raise unless the folder is that of the run: one of the same path may be another, or be there no longer."""
         if run_mark(self._run.folder) != self._run.place.mark:
             message = f"no run in {self._run.folder} on {platform.node()}, where it was begun"
-            raise DestinationError(message, "name", permanent=True)
+            raise DestinationError(message, "name")
 
     def _append(self, segment: str, offset: int, data: bytes, crc: int, last: bool) -> int:
         if crc32(data) != crc:
-            raise DestinationError("the piece was damaged on its way", "broken")
+            raise DestinationError("the piece was damaged on its way", "broken", permanent=False)
         return self._receiver.append(segment, offset, data, last)
 
     def _claim(self, role: str, wanted: int | None, is_fixed: bool, owner: Mapping[str, Any], head: bytes) -> Writer:
@@ -207,6 +192,6 @@ class RayDestination:
         except DestinationError:
             self._actor = None  # it is found or created again
             raise
-        if isinstance(answer, Refusal):
-            answer.raise_error()
+        if isinstance(answer, DestinationError):
+            raise answer
         return answer

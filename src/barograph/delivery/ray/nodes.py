@@ -16,6 +16,7 @@ from pathlib import Path
 from barograph.base.model import Status
 from barograph.base.process.identity import node_id
 from barograph.delivery.transfer.state import FOLDER
+from barograph.recording.tracker import DeliveryClient
 
 NAMESPACE = "barograph"  # of the actors
 
@@ -56,21 +57,14 @@ ASK_SECONDS = 0.2  # between two questions at the end of a run
 LOST = "its Ray node, or the actor there, is lost"
 
 
-class NodesClient:
-    """What other nodes send, as the process that began the run sees it: it waits for the last bytes."""
+class NodesClient(DeliveryClient):
+    """What other nodes send, as the process that began the run sees it: it waits for the last bytes.
+
+    The processes that join on other nodes start the sending and log what is left; Ray restarts their actors.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-
-    def start(self) -> None:
-        """Do nothing: the processes that join on other nodes start the sending."""
-
-    def maintain(self) -> None:
-        """Do nothing: Ray restarts the actors."""
-
-    def values(self) -> dict[str, float]:
-        """Return nothing: each node logs how many bytes it has not sent."""
-        return {}
 
     def wait(self, status: Status, timeout: float) -> list[str]:
         """Let every node send what it has; return a message for each that does not."""
@@ -84,9 +78,6 @@ class NodesClient:
             f"bytes of the run may be left on {node.host} ({why}); {how_to_get(node, self._folder)}"
             for node, why in problems.items()
         ]
-
-    def after_fork_in_child(self) -> None:
-        """Do nothing: there is no connection of its own."""
 
 
 def _left_on(nodes: list[SendingNode], seconds: float) -> dict[SendingNode, str]:

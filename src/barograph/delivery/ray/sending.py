@@ -23,6 +23,7 @@ import ray
 from barograph.base.formatting import size
 from barograph.base.model import Writer
 from barograph.base.process.identity import node_id
+from barograph.delivery.processes import restart_pause
 from barograph.delivery.ray.destination import RayDestination, RayRun, actor_on, end_this_actor, ray_errors
 from barograph.delivery.ray.nodes import SendingNode, how_to_get
 from barograph.delivery.transfer.claiming import Claim
@@ -30,7 +31,7 @@ from barograph.delivery.transfer.destination import DestinationError, ServerRun
 from barograph.delivery.transfer.sending import SEND_SECONDS, Sending, ServerClient
 from barograph.delivery.transfer.state import read_progress, unsent_bytes
 from barograph.journal.format import frames
-from barograph.journal.format.folder import SegmentFile, folder_name, segment_path, segments
+from barograph.journal.format.folder import SegmentFile, closing_fd, folder_name, segment_path, segments
 from barograph.journal.read.status import KILLED, first_events, segment_end, start_event
 from barograph.journal.write.segment import SEGMENT_FLAGS
 
@@ -61,11 +62,8 @@ def _write_end(path: Path, of: Path) -> None:
         {"event": "finish", "time": time.time(), "status": KILLED.word, "reason": KILLED.reason, "lost": True},
     )
     payloads = (frames.record_payload(frames.Kind.EVENT, event) for event in events)
-    fd = os.open(path, SEGMENT_FLAGS, 0o644)
-    try:
+    with closing_fd(os.open(path, SEGMENT_FLAGS, 0o644)) as fd:
         os.write(fd, frames.segment_head() + b"".join(map(frames.frame, payloads)))
-    finally:
-        os.close(fd)
 
 
 JOIN_SECONDS = 30.0  # to start two actors and to claim a rank
@@ -186,7 +184,7 @@ class RayClient(ServerClient):
             with suppress(Exception):  # whatever Ray raises: it is tried again, and the bytes wait
                 if ray.get(sending_actor(self._ray_run, self._folder).stay.remote(), timeout=JOIN_SECONDS):
                     return
-            time.sleep(min(2.0**attempt, SILENT_SECONDS))
+            time.sleep(restart_pause(attempt, 1.0, SILENT_SECONDS))
 
     def maintain(self) -> None:
         """Look for the actor again if it makes no progress, and warn of what keeps it from sending."""
@@ -201,10 +199,8 @@ class RayClient(ServerClient):
 
     def describe_left(self, left: int) -> str:
         """Return a message about bytes that are left at the end of the run."""
-        error = read_progress(self._folder).error
-        why = f" ({error})" if error else ""
         way = how_to_get(SendingNode("", platform.node(), str(self._folder)), self._ray_run.folder)
-        return f"{size(left)} of the run are not sent yet{why}; {way}"
+        return f"{size(left)} of the run are not sent yet{self._why()}; {way}"
 
     def after_fork_in_child(self) -> None:
         """Forget the thread, which is the parent's."""

@@ -17,7 +17,7 @@ from typing import IO, Any
 from barograph.base.errors import TrackerError
 from barograph.base.model import Status, Writer
 from barograph.base.secrets import is_secret_key
-from barograph.delivery.processes import EXIT_BUSY, take_lock
+from barograph.delivery.processes import EXIT_BUSY, HelperProcess, launch, take_lock
 from barograph.delivery.relay.delivery import GIVE_UP_SECONDS, Delivery
 from barograph.delivery.relay.state import (
     ENDED,
@@ -28,17 +28,18 @@ from barograph.delivery.relay.state import (
     read_delivery_state,
     relay_is_running,
 )
-from barograph.delivery.relay.supervisor import HANG_SECONDS, RelayOptions, launch_relay, run_end
+from barograph.delivery.relay.supervisor import HANG_SECONDS, RelayOptions, run_end
 from barograph.journal.format.folder import segment_path
+from barograph.recording.tracker import DeliveryClient
 
 START_SECONDS = 20.0
 LOOK_SECONDS = 0.05
-MAINTAIN_SECONDS = 1.0  # between two checks of the relay while waiting for it
+MAINTAIN_SECONDS = 1.0  # between two looks at whether a relay that has exited is needed
 SECRET_PREFIXES = {"trackio": ("HF_", "HUGGING", "TRACKIO_"), "mlflow": ("MLFLOW_", "DATABRICKS_", "AWS_", "AZURE_")}
 """Prefixes of the variables in which a tracker looks for secrets, besides its own name."""
 
 
-class _Client(ABC):
+class _Client(DeliveryClient, ABC):
     """Base of the clients: delivery through the relay's processes, or from threads of this process."""
 
     def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
@@ -123,9 +124,7 @@ class RelayClient(_Client):
         self._options = RelayOptions(
             self._session, arguments, secret_variables, give_up, hang, segment, directory=os.getcwd()
         )
-        self._process: subprocess.Popen[bytes] | None = None
-        self._owner = os.getpid()
-        self._maintain_at = 0.0
+        self._helper = HelperProcess(self._launch)
 
     def states(self) -> list[DeliveryState]:
         """Return the delivery state of each tracker."""
@@ -135,7 +134,7 @@ class RelayClient(_Client):
         """Start the relay and wait until each tracker has started or failed."""
         try:
             relay_is_running(self._folder)  # raises where the lock cannot be taken, which the relay could not tell
-            self._launch()
+            self._helper.start()
         except OSError as problem:
             raise TrackerError(
                 f"cannot start the relay: {problem}; choose another directory with dir=, or deliver from this process "
@@ -143,14 +142,15 @@ class RelayClient(_Client):
             ) from problem
         self._check_started()
 
-    def _launch(self) -> None:
-        log = self._folder / FOLDER / "relay.log"
-        self._process = launch_relay(str(self._folder.resolve()), log=log, options=self._options, detached=True)
+    def _launch(self) -> subprocess.Popen[bytes]:
+        folder, log, options = str(self._folder.resolve()), self._folder / FOLDER / "relay.log", self._options
+        return launch(
+            "barograph.delivery.relay", folder, log=log, options=options, directory=options.directory, detached=True
+        )
 
     def _has_started(self, state: DeliveryState) -> bool:
         # Another process of the run has a relay, with states of its own session: there is nothing to wait for.
-        another_delivers = self._process is not None and self._process.poll() == EXIT_BUSY
-        return super()._has_started(state) or another_delivers
+        return super()._has_started(state) or self._helper.exit_code() == EXIT_BUSY
 
     def _has_ended(self, state: DeliveryState) -> bool:
         """Return whether a tracker has everything that it will get."""
@@ -161,41 +161,33 @@ class RelayClient(_Client):
 
     def stop(self) -> None:
         """End the relay."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait()
+        if self._helper.process is not None:
+            self._helper.process.terminate()
+            self._helper.process.wait()
 
     def maintain(self) -> None:
         """Start the relay again if it is gone and something is left to deliver."""
-        self._maintain_at = time.monotonic() + MAINTAIN_SECONDS
-        # A forked child has a copy of the Popen object, but is not the parent of the relay and must not start another.
-        if os.getpid() != self._owner or self._process is None or self._process.poll() is None:
+        if self._helper.exit_code() is None:
             return
+        self._helper.pause(MAINTAIN_SECONDS)
         try:
             if not relay_is_running(self._folder) and not all(map(self._has_ended, self.states())):
                 self._warn("the relay had exited and was started again; no row is lost")
-                self._launch()
+                self._helper.start()
         except OSError as problem:
             self._warn(f"cannot start the relay: {problem}; trying again")
-
-    def _maintain_sometimes(self) -> None:
-        if time.monotonic() >= self._maintain_at:
-            self.maintain()
 
     def wait(self, status: Status, timeout: float) -> list[str]:
         """Wait until all is delivered; return at once if other processes of the run live, since the relay goes on."""
         if run_end(self._folder) is None:
             return []
-        self._maintain_at = 0.0
-        left = self._wait_for(self._has_ended, timeout, self._maintain_sometimes)
+        self._helper.again_at = 0.0
+        left = self._wait_for(self._has_ended, timeout, self.maintain)
         given_up = [state for state in self.states() if state.state == "given up"]
-        if self._process is not None and not left:
+        if self._helper.process is not None and not left:
             with suppress(subprocess.TimeoutExpired):  # the relay is about to exit: reap it
-                self._process.wait(1.0)
+                self._helper.process.wait(1.0)
         return self._undelivered([*left, *given_up], "the relay goes on; if it cannot, ")
-
-    def after_fork_in_child(self) -> None:
-        """Do nothing: no file is open here."""
 
 
 class ThreadClient(_Client):

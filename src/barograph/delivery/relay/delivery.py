@@ -16,6 +16,7 @@ from barograph.base.errors import TrackerError
 from barograph.base.formatting import to_plain
 from barograph.base.model import Row, Status, Writer
 from barograph.base.redaction import REDACTED, Redactor
+from barograph.delivery.processes import restart_pause
 from barograph.delivery.relay.merged_rows import MergedFollower
 from barograph.delivery.relay.state import DeliveryState, State, read_delivery_state, write_delivery_state
 from barograph.delivery.trackers import registry
@@ -274,8 +275,7 @@ class Delivery:
             self._save("given up")
             return False
         # Random pauses, so that the runs of a cluster do not all call a server at the moment it is back.
-        pause = min(0.25 * 2**self._failures, MAX_PAUSE)
-        self._stop.wait(pause * random.uniform(0.5, 1.0))
+        self._stop.wait(restart_pause(self._failures, 0.25, MAX_PAUSE) * random.uniform(0.5, 1.0))
         return not self._stop.is_set()
 
     def _run_end(self) -> Status | None:

@@ -7,7 +7,6 @@ cursors.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -31,7 +30,7 @@ from barograph.journal.format.fields import (
     read_text,
     read_time,
 )
-from barograph.journal.format.folder import folder_name, open_regular_file, read_regular_file, segments
+from barograph.journal.format.folder import folder_name, read_regular_file, replace_regular_file, segments
 from barograph.journal.read.segment_follower import Cursor
 
 FOLDER = "relay"
@@ -127,16 +126,7 @@ def read_delivery_states(folder: Path) -> list[DeliveryState]:
 
 def write_delivery_state(folder: Path, state: DeliveryState) -> None:
     """Replace a delivery state atomically. The directory of a run that was removed is not created again."""
-    path = state_path(folder, state.tracker)
-    path.parent.mkdir(exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.draft")  # the supervisor writes the state too
-    try:
-        with open(open_regular_file(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w", encoding="utf-8") as file:
-            json.dump(_record(state), file, separators=(",", ":"))
-        os.replace(draft, path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    replace_regular_file(state_path(folder, state.tracker), json.dumps(_record(state), separators=(",", ":")))
 
 
 def _read(path: Path, tracker: str) -> DeliveryState:

@@ -25,11 +25,12 @@ from barograph.base.model import Status
 from barograph.delivery.processes import (
     EXIT_BUSY,
     LOCK_SECONDS,
+    HelperProcess,
     LogFile,
     launch,
+    restart_pause,
     take_lock,
     take_process_lock,
-    without_secrets,
 )
 from barograph.delivery.relay.delivery import GIVE_UP_SECONDS, Delivery
 from barograph.delivery.relay.state import (
@@ -74,20 +75,6 @@ class RelayOptions:
         )
 
 
-def launch_relay(*arguments: str, log: Path, options: RelayOptions, detached: bool = False) -> subprocess.Popen[bytes]:
-    """Start one of the relay's processes; each delivery process gets its own secrets through the pipe."""
-    environment = without_secrets(os.environ)
-    return launch(
-        "barograph.delivery.relay",
-        *arguments,
-        log=log,
-        options=options,
-        environment=environment,
-        directory=options.directory,
-        detached=detached,
-    )
-
-
 class _DeliveryProcess:
     """The delivery process of one tracker, started again when it dies."""
 
@@ -97,12 +84,13 @@ class _DeliveryProcess:
         self._options = options.for_tracker(tracker)
         self._log = LogFile(state_path(folder, tracker).with_suffix(".log"))
         self._deaths = 0
-        self._again_at = 0.0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._helper = HelperProcess(self._launch)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        return launch_relay(
-            str(self._folder), self.tracker, str(self._deaths), log=self._log.path, options=self._options
+    def _launch(self) -> subprocess.Popen[bytes]:
+        arguments = str(self._folder), self.tracker, str(self._deaths)
+        options = self._options  # with the secrets of this tracker only
+        return launch(
+            "barograph.delivery.relay", *arguments, log=self._log.path, options=options, directory=options.directory
         )
 
     def keep_running(self) -> bool:
@@ -110,25 +98,24 @@ class _DeliveryProcess:
         try:
             return self._restart_if_dead()
         except (OSError, BarographError):  # no process can be started, or the journal cannot be read at the moment
-            self._again_at = time.monotonic() + MAX_PAUSE / 10
+            self._helper.pause(MAX_PAUSE / 10)
             return True
         finally:
             self._log.limit()
 
     def _restart_if_dead(self) -> bool:
-        if self._process is None:
-            if time.monotonic() >= self._again_at:
-                self._process = self._start()
-            return True
-        code = self._process.poll()
+        code = self._helper.exit_code()
         if code is None:
+            return True
+        if self._helper.process is None:
+            self._helper.start()
             return True
         state = read_delivery_state(self._folder, self.tracker)
         if code == 0 and state.state in ENDED and state.session == self._options.session:
             return False
         self._deaths += 1
-        self._process = None
-        self._again_at = time.monotonic() + min(2.0**self._deaths, MAX_PAUSE) * random.uniform(0.25, 0.5)
+        self._helper.process = None
+        self._helper.pause(restart_pause(self._deaths, 1.0, MAX_PAUSE) * random.uniform(0.25, 0.5))
         self._write_death(state, code)
         return not self._give_up()
 
@@ -152,16 +139,16 @@ class _DeliveryProcess:
 
     def terminate(self) -> None:
         """Ask the process to save its cursor and end."""
-        if self._process is not None:
-            self._process.terminate()
+        if self._helper.process is not None:
+            self._helper.process.terminate()
 
     def wait(self) -> None:
         """Wait a few seconds for the process, then kill it."""
-        if self._process is not None:
+        if self._helper.process is not None:
             try:
-                self._process.wait(5)
+                self._helper.process.wait(5)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                self._helper.process.kill()
             self._log.limit()
 
 

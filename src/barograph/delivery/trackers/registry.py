@@ -28,8 +28,8 @@ GROUP = "barograph.trackers"
 
 # Names of modules: a tracker is imported only when it is used.
 BUILT_IN = {
-    "stdout": "barograph.delivery.trackers.stdout:StdoutTracker",
-    "jsonl": "barograph.delivery.trackers.jsonl:JsonlTracker",
+    "stdout": "barograph.delivery.trackers.text:StdoutTracker",
+    "jsonl": "barograph.delivery.trackers.text:JsonlTracker",
     "tensorboard": "barograph.delivery.trackers.tensorboard:TensorBoardTracker",
     "wandb": "barograph.delivery.trackers.wandb:WandbTracker",
     "swanlab": "barograph.delivery.trackers.swanlab:SwanLabTracker",

@@ -23,7 +23,7 @@ from barograph.base.process.identity import machine_id, process_identity, proces
 from barograph.base.secrets import is_secret_key
 from barograph.delivery.transfer.destination import Destination, DestinationError, HttpDestination, ServerRun
 from barograph.journal.format import frames
-from barograph.journal.format.folder import SegmentFile, segment_path, segments
+from barograph.journal.format.folder import SegmentFile, closing_fd, segment_path, segments
 from barograph.journal.write.segment import SEGMENT_FLAGS
 
 FIRST_ATTEMPT_AT = 1735689600  # 2025-01-01: the attempts of processes that could ask nobody are seconds since then
@@ -40,11 +40,8 @@ class Claim:
 
     def begin(self, folder: Path) -> None:
         """Create the segment in a folder; raise FileExistsError if it is there."""
-        fd = os.open(segment_path(folder, self.writer, 0), SEGMENT_FLAGS, 0o644)
-        try:
+        with closing_fd(os.open(segment_path(folder, self.writer, 0), SEGMENT_FLAGS, 0o644)) as fd:
             os.write(fd, self.head)
-        finally:
-            os.close(fd)
 
 
 def claim_on(target: Destination, folder: Path, role: str, wanted: int | None = None, first: int = 0) -> Claim:

@@ -29,11 +29,15 @@ complete frames, or was damaged on its way; ``name``: the run or the segment can
 """
 
 
+PERMANENT: tuple[Reason, ...] = ("access", "broken", "differs", "limit", "name")
+"""Reasons for which the same call mostly fails again."""
+
+
 class DestinationError(BarographError):
     """A destination did not take a piece, or could not be asked.
 
-    ``permanent``: the same call fails again; ``retry_after``: the seconds to wait before the next one; ``held``: the
-    bytes of the segment that are held, where sending can go on.
+    ``permanent``: the same call fails again, by default for a reason of ``PERMANENT``; ``retry_after``: the seconds to
+    wait before the next one; ``held``: the bytes of the segment that are held, where sending can go on.
     """
 
     def __init__(
@@ -41,15 +45,19 @@ class DestinationError(BarographError):
         message: str,
         reason: Reason,
         *,
-        permanent: bool = False,
+        permanent: bool | None = None,
         retry_after: float | None = None,
         held: int | None = None,
     ) -> None:
         super().__init__(message)
         self.reason: Reason = reason
-        self.permanent = permanent
+        self.permanent = reason in PERMANENT if permanent is None else permanent
         self.retry_after = retry_after
         self.held = held
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how the error is pickled, with its attributes."""
+        return DestinationError, (str(self), self.reason), self.__dict__
 
 
 class Destination(Protocol):
@@ -227,10 +235,9 @@ class HttpDestination:
         told = printable(words)[:MAX_MESSAGE] if isinstance(words, str) else f"status {response.status}"
         message = f"{self.address}: {told}"
         if response.status == http.client.CONFLICT and held is not None:
-            differs = found.get("differs") is True
-            return DestinationError(message, "differs" if differs else "beyond", permanent=differs, held=held)
+            return DestinationError(message, "differs" if found.get("differs") is True else "beyond", held=held)
         if response.status in REASONS:
-            return DestinationError(message, REASONS[response.status], permanent=True)
+            return DestinationError(message, REASONS[response.status])
         return DestinationError(message, "busy", retry_after=_seconds(response.getheader("Retry-After")))
 
     def _rubbish(self) -> DestinationError:

@@ -27,6 +27,7 @@ from barograph.journal.format.folder import (
     ID_PATTERN,
     RUN_FILE,
     SegmentFile,
+    closing_fd,
     folder_name,
     is_run,
     open_regular_file,
@@ -117,15 +118,13 @@ class Receiver:
         if segment != RUN_FILE:
             check_segment_name(segment)
         if offset < 0 or length < 0:
-            raise DestinationError(f"cannot read {length} bytes from {offset}", "limit", permanent=True)
+            raise DestinationError(f"cannot read {length} bytes from {offset}", "limit")
         try:
             fd = open_regular_file(self.folder / segment, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
-            raise DestinationError(f"the run has no {segment}", "name", permanent=True) from None
-        try:
+            raise DestinationError(f"the run has no {segment}", "name") from None
+        with closing_fd(fd):
             return os.pread(fd, min(length, self.limits.piece_bytes), offset)
-        finally:
-            os.close(fd)
 
     def _check_sizes(self, offset: int, data: bytes) -> None:
         if len(data) > self.limits.largest_piece:
@@ -139,31 +138,28 @@ class Receiver:
         try:
             record = fields.read_mapping(fields.parse_json(info.decode("utf-8")))
         except (ValueError, RecursionError) as problem:
-            raise DestinationError(f"{RUN_FILE} cannot be read: {problem}", "broken", permanent=True) from None
+            raise DestinationError(f"{RUN_FILE} cannot be read: {problem}", "broken") from None
         described = run_info(record, self.folder)
         place = self.folder.parent.name, self.folder.name
         if (folder_name(described.project), described.id) != place:
             told = f"{described.project}/{described.id}"
             message = f"{RUN_FILE} describes {told[:200]!r}, not {'/'.join(place)!r}"
-            raise DestinationError(message, "name", permanent=True)
+            raise DestinationError(message, "name")
 
     def _append_checked(self, segment: str, offset: int, data: bytes) -> tuple[int, int]:
-        fd = self._open(segment, offset)
-        try:
+        with closing_fd(self._open(segment, offset)) as fd:
             _lock(fd)
             held = os.fstat(fd).st_size
             if offset > held:
                 raise _beyond(segment, offset, held)
             if os.pread(fd, len(data), offset) != data[: held - offset]:
                 message = f"{segment} has other bytes from {offset} on: another process has written it"
-                raise DestinationError(message, "differs", permanent=True, held=held)
+                raise DestinationError(message, "differs", held=held)
             if new := memoryview(data)[held - offset :]:
                 self._check_room(segment, held, len(new))
                 self._write(fd, new)
                 os.fsync(fd)
             return held + len(new), len(new)
-        finally:
-            os.close(fd)
 
     def _open(self, segment: str, offset: int) -> int:
         path = self.folder / segment
@@ -183,7 +179,7 @@ class Receiver:
         """Raise where a segment was recorded by a process of this machine, or where the run would become too large."""
         if segment not in self._received:
             message = f"{segment} was recorded here, and is not continued from elsewhere"
-            raise DestinationError(message, "differs", permanent=True, held=held)
+            raise DestinationError(message, "differs", held=held)
         if self._run_bytes is None:
             self._run_bytes = sum(self.held().values())
         if self._run_bytes + new > self.limits.run_bytes:
@@ -201,7 +197,7 @@ class Receiver:
 
     def _make_folder(self) -> None:
         if self.folder.is_symlink() or self.folder.parent.is_symlink():
-            raise DestinationError(f"{self.folder.name} is a link here; links are not followed", "name", permanent=True)
+            raise DestinationError(f"{self.folder.name} is a link here; links are not followed", "name")
         self.folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -211,16 +207,16 @@ def check_segment_name(name: str) -> None:
     # As it would be written, so that two names cannot be those of one writer.
     canonical = segment and segment_path(Path(), segment.writer, segment.index).name
     if canonical != name or len(name) > MAX_NAME:
-        raise DestinationError(f"{name[:80]!r} is not the name of a segment", "name", permanent=True)
+        raise DestinationError(f"{name[:80]!r} is not the name of a segment", "name")
 
 
 def check_run_path(project: str, run: str) -> None:
     """Raise DestinationError unless these are the directory names of a project and of a run in it."""
     project_is_safe = folder_name(unquote(project)) == project and len(os.fsencode(project)) <= MAX_NAME
     if not project_is_safe:
-        raise DestinationError(f"{project[:80]!r} is not the directory of a project", "name", permanent=True)
+        raise DestinationError(f"{project[:80]!r} is not the directory of a project", "name")
     if not ID_PATTERN.fullmatch(run):
-        raise DestinationError(f"{run[:80]!r} is not the id of a run", "name", permanent=True)
+        raise DestinationError(f"{run[:80]!r} is not the id of a run", "name")
 
 
 def _check_piece(offset: int, data: bytes, last: bool) -> list[tuple[int, int]]:
@@ -252,11 +248,8 @@ def _lock(fd: int) -> None:
 
 
 def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with closing_fd(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @contextmanager
@@ -277,7 +270,7 @@ def _reported() -> Iterator[None]:
     except OSError as problem:
         told = problem.strerror or str(problem)
         if problem.errno in (errno.ELOOP, errno.EINVAL, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG):
-            raise DestinationError(f"cannot be stored under this name: {told}", "name", permanent=True) from problem
+            raise DestinationError(f"cannot be stored under this name: {told}", "name") from problem
         raise DestinationError(f"cannot be stored now: {told}", "busy", retry_after=FULL_SECONDS) from problem
 
 
@@ -287,11 +280,11 @@ def _beyond(segment: str, offset: int, held: int) -> DestinationError:
 
 
 def _limit(message: str) -> DestinationError:
-    return DestinationError(message, "limit", permanent=True)
+    return DestinationError(message, "limit")
 
 
 def _broken(message: str) -> DestinationError:
-    return DestinationError(message, "broken", permanent=True)
+    return DestinationError(message, "broken")
 
 
 MAX_OPEN = 4096  # receivers that are kept: each has the names of its segments
@@ -321,7 +314,7 @@ class ReceivedRuns:
         if found is None:
             check_run_path(project, run)
             if is_run(self.dir / project):
-                raise DestinationError(f"{project} is a run here, not a project", "name", permanent=True)
+                raise DestinationError(f"{project} is a run here, not a project", "name")
             found = self._open[key] = Receiver(self.dir / project / run, self.limits.of_run)
             while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)
@@ -334,10 +327,6 @@ class ReceivedRuns:
         if os.path.isdir(folder):
             return
         if not os.path.isdir(folder.parent) and len(subfolders(self.dir)) >= self.limits.projects:
-            raise _too_many(f"the directory has {self.limits.projects:,} projects")
+            raise _limit(f"the directory has {self.limits.projects:,} projects; no more are taken")
         if len(subfolders(folder.parent)) >= self.limits.runs:
-            raise _too_many(f"the project {folder.parent.name} has {self.limits.runs:,} runs")
-
-
-def _too_many(what: str) -> DestinationError:
-    return DestinationError(f"{what}; no more are taken", "limit", permanent=True)
+            raise _limit(f"the project {folder.parent.name} has {self.limits.runs:,} runs; no more are taken")

@@ -11,17 +11,16 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from barograph.base.errors import TrackerError
 from barograph.base.formatting import size
 from barograph.base.model import MAIN_ROLE, Writer
-from barograph.delivery.processes import EXIT_BUSY, MAX_RESTART_PAUSE, PROBE_SECONDS, TransferClient, take_lock
+from barograph.delivery.processes import EXIT_BUSY, PROBE_SECONDS, TransferClient, restart_pause, take_lock
 from barograph.delivery.transfer.destination import Destination, DestinationError, HttpDestination, ServerRun
 from barograph.delivery.transfer.pieces import pieces
 from barograph.delivery.transfer.receiver import Receiver
@@ -34,7 +33,14 @@ from barograph.delivery.transfer.state import (
     without_claims,
     write_progress,
 )
-from barograph.journal.format.folder import RUN_FILE, SegmentFile, open_regular_file, read_regular_file, segments
+from barograph.journal.format.folder import (
+    RUN_FILE,
+    SegmentFile,
+    closing_fd,
+    open_regular_file,
+    read_regular_file,
+    segments,
+)
 from barograph.journal.read.status import segment_status
 
 PIECE_BYTES = 1 << 20  # a lost connection costs no more of them
@@ -154,8 +160,8 @@ class SegmentSender:
             return 0
         transfer = transfers.setdefault(name, SegmentTransfer(name))
         try:
-            with _opened(segment.path) as read:
-                sent = transfer.send(read, ended, self._target)
+            with closing_fd(open_regular_file(segment.path, os.O_RDONLY)) as fd:
+                sent = transfer.send(lambda length, offset: os.pread(fd, length, offset), ended, self._target)
         except DestinationError as error:
             if error.reason not in OF_SEGMENT:
                 raise
@@ -173,15 +179,6 @@ class SegmentSender:
         self._again_at[name] = time.monotonic() + (MAX_PAUSE if error.permanent else FIRST_PAUSE)
         if error.reason == "differs":
             del self._again_at[name]  # nothing that is held is ever written again
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Read]:
-    fd = open_regular_file(path, os.O_RDONLY)
-    try:
-        yield lambda length, offset: os.pread(fd, length, offset)
-    finally:
-        os.close(fd)
 
 
 def pull_new_bytes(source: Destination, folder: Path, target: Destination) -> int:
@@ -225,7 +222,7 @@ class Pauses:
         self.failures = 0 if error is None else self.failures + 1
         if error is None:
             return FIRST_PAUSE
-        pause = min(FIRST_PAUSE * 2.0 ** min(self.failures, 10), MAX_PAUSE)
+        pause = restart_pause(self.failures, FIRST_PAUSE, MAX_PAUSE)
         # At random: the senders of a cluster find their server again at the same moment.
         return max(pause * random.uniform(0.5, 1.0), min(error.retry_after or 0.0, MAX_RETRY_AFTER))
 
@@ -289,7 +286,7 @@ class Sending:
                 self._receiver = None  # the token may only write
                 return False
             self._not_fetched = f"what other machines have sent is not fetched: {error}"
-            self._fetch_at = time.monotonic() + max(error.retry_after or 0.0, MAX_RESTART_PAUSE)
+            self._fetch_at = time.monotonic() + max(error.retry_after or 0.0, MAX_PAUSE)
             return True
         self._not_fetched = ""
         return bool(fetched) or not all(segment_status(s.path).ended for s in segments(self._folder))
@@ -335,7 +332,7 @@ class ServerClient(TransferClient):
     log_name = f"{FOLDER}/send.log"
 
     def __init__(self, folder: Path, run: ServerRun, warn: Callable[[str], None], writer: Writer) -> None:
-        super().__init__(folder, folder / FOLDER / LOCK, warn)
+        super().__init__(folder, folder / FOLDER / LOCK, warn, "--send", str(folder.absolute()), options=run)
         self._run = run
         self._writer = writer
 
@@ -346,9 +343,6 @@ class ServerClient(TransferClient):
                 super().start()
         except TrackerError as error:
             self._warn(f"{error}; the training goes on, and it is tried again")
-
-    def _launch(self) -> subprocess.Popen[bytes]:
-        return self._start_process("--send", str(self._folder.absolute()), options=self._run)
 
     def maintain(self) -> None:
         """Keep the process running, and warn of what keeps it from sending."""
@@ -368,9 +362,11 @@ class ServerClient(TransferClient):
 
     def describe_left(self, left: int) -> str:
         """Return a message about bytes that are left at the end of the run."""
-        error = read_progress(self._folder).error
-        why = f" ({error})" if error else ""
         return (
-            f"{size(left)} of the run are not sent to {self._run.server} yet{why}; the sending goes on. If this "
-            f"machine stops before that, send them with: barograph push {self._folder} --to {self._run.server}"
+            f"{size(left)} of the run are not sent to {self._run.server} yet{self._why()}; the sending goes on. "
+            f"If this machine stops before that, send them with: barograph push {self._folder} --to {self._run.server}"
         )
+
+    def _why(self) -> str:
+        error = read_progress(self._folder).error
+        return f" ({error})" if error else ""

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from barograph.delivery.processes import EXIT_BUSY, MAX_RESTART_PAUSE, PROBE_SECONDS, TransferClient, take_lock
+from barograph.delivery.processes import EXIT_BUSY, PROBE_SECONDS, TransferClient, restart_pause, take_lock
 from barograph.delivery.transfer.pieces import pieces
-from barograph.journal.format.folder import SegmentFile, open_regular_file, segments
+from barograph.journal.format.folder import SegmentFile, closing_fd, open_regular_file, segments
 from barograph.journal.read.status import segment_status
 
 LOOK_SECONDS = 0.5
@@ -55,15 +54,11 @@ class SegmentCopy:
 
         Of a segment whose writer has ended the last bytes are copied too, whatever they are.
         """
-        source = open_regular_file(self._source, os.O_RDONLY)
-        try:
-            target = open_regular_file(self._target, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-            try:
-                return self._copy(source, target, ended)
-            finally:
-                os.close(target)
-        finally:
-            os.close(source)
+        with (
+            closing_fd(open_regular_file(self._source, os.O_RDONLY)) as source,
+            closing_fd(open_regular_file(self._target, os.O_RDWR | os.O_APPEND | os.O_CREAT)) as target,
+        ):
+            return self._copy(source, target, ended)
 
     def _copy(self, source: int, target: int, ended: bool) -> int:
         size = os.fstat(target).st_size
@@ -171,7 +166,7 @@ def copy_until_ended(spool: Path, folder: Path) -> int:
             failures += 1
             if time.monotonic() - since > GIVE_UP_SECONDS and copy.ended:
                 return 1
-        time.sleep(min(LOOK_SECONDS * 2 ** min(failures, 10), MAX_RESTART_PAUSE))
+        time.sleep(restart_pause(failures, LOOK_SECONDS))
 
 
 class SpoolClient(TransferClient):
@@ -181,11 +176,8 @@ class SpoolClient(TransferClient):
     log_name = "copy.log"
 
     def __init__(self, spool: Path, folder: Path, warn: Callable[[str], None]) -> None:
-        super().__init__(spool, spool / LOCK, warn)
+        super().__init__(spool, spool / LOCK, warn, "--copy", str(spool), str(folder.absolute()))
         self._target = folder
-
-    def _launch(self) -> subprocess.Popen[bytes]:
-        return self._start_process("--copy", str(self._folder), str(self._target.absolute()))
 
     def left(self) -> int:
         """Return how many bytes are not copied yet."""

@@ -18,7 +18,14 @@ from pathlib import Path
 from barograph.base.model import Writer
 from barograph.journal.format import fields
 from barograph.journal.format.fields import mapping_of, object_of, read_count, read_text
-from barograph.journal.format.folder import SegmentFile, open_regular_file, read_regular_file, segment_files
+from barograph.journal.format.folder import (
+    SegmentFile,
+    closing_fd,
+    open_regular_file,
+    read_regular_file,
+    replace_regular_file,
+    segment_files,
+)
 
 FOLDER = "transfer"
 
@@ -40,8 +47,8 @@ class ReceivedList:
     def add(self, segment: str, most: int) -> bool:
         """Add a segment; return False where the list has ``most`` names."""
         self._path.parent.mkdir(exist_ok=True)
-        fd = open_regular_file(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
-        try:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        with closing_fd(open_regular_file(self._path, flags)) as fd:
             fcntl.flock(fd, fcntl.LOCK_EX)
             data = os.pread(fd, os.fstat(fd).st_size, 0)
             names = _names(data)
@@ -53,8 +60,6 @@ class ReceivedList:
                 os.fsync(fd)
             self._names = names | {segment}
             return True
-        finally:
-            os.close(fd)
 
 
 def _names(data: bytes) -> frozenset[str]:
@@ -69,13 +74,10 @@ def claiming(folder: Path) -> Iterator[None]:
     """Keep others from beginning segments in a folder; several processes may claim at a time."""
     path = _claim_path(folder)
     path.parent.mkdir(exist_ok=True)
-    fd = open_regular_file(path, FLAGS | os.O_CREAT)
-    try:
+    with closing_fd(open_regular_file(path, FLAGS | os.O_CREAT)) as fd:
         with suppress(OSError):  # a filesystem without locks, as Lustre may be: the claim is worth more
             fcntl.flock(fd, fcntl.LOCK_SH)
         yield
-    finally:
-        os.close(fd)
 
 
 @contextmanager
@@ -86,10 +88,8 @@ def without_claims(folder: Path) -> Iterator[bool]:
     except OSError:  # mostly there is no such file, because nobody has claimed a rank
         yield True
         return
-    try:
+    with closing_fd(fd):
         yield _is_locked(fd)
-    finally:
-        os.close(fd)
 
 
 def _is_locked(fd: int) -> bool:
@@ -132,16 +132,7 @@ def read_progress(folder: Path) -> TransferProgress:
 
 def write_progress(folder: Path, progress: TransferProgress) -> None:
     """Replace the progress. The folder of a run that was removed is not created again."""
-    path = _progress_path(folder)
-    path.parent.mkdir(exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.draft")
-    try:
-        with open(open_regular_file(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w", encoding="utf-8") as file:
-            json.dump(asdict(progress), file)
-        os.replace(draft, path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    replace_regular_file(_progress_path(folder), json.dumps(asdict(progress)))
 
 
 def unsent_bytes(folder: Path, server: str, writer: Writer | None = None) -> int:

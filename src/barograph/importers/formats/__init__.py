@@ -1,6 +1,6 @@
-"""The formats of logs, one module each.
+"""The formats of logs, each a `FORMAT` of its module.
 
-A format recognises its logs (`matches` for a file, `logs_in` for a directory) and has a `Reader`. Here is their
+A format recognises its logs (`matches` for a file, `logs_in` for a directory) and has a reader. Here is their
 list, in the order in which they are asked; no format knows another, `consoles` has those of text that frameworks
 print.
 """
@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from barograph.base.formatting import describe_error
-from barograph.importers.reading.log import FoundLogs, Seen
+from barograph.importers.reading.log import Format, FoundLogs, Seen
 
 FORMATS: dict[str, str] = {
     # Directories whose files belong together come first, then files that have a signature, then texts.
@@ -29,48 +29,33 @@ FORMATS: dict[str, str] = {
     "notebooks": "notebooks",
     "areal": "consoles.areal",
     "verl_console": "consoles.verl",
-    "verl_file": "verl_file",
+    "verl_file": "json_rows:VERL_FILE",
     "roll_console": "consoles.roll",
     "deepspeed_chat": "consoles.deepspeed_chat",
     "slime": "consoles.slime",
     "prime_rl": "consoles.prime_rl",
-    "skyrl": "consoles.skyrl",
+    "skyrl": "consoles.blocks:SKYRL",
     "openrlhf": "consoles.openrlhf",
-    "nemo_rl": "consoles.nemo_rl",
-    "metric_tables": "consoles.metric_tables",
+    "nemo_rl": "consoles.blocks:NEMO_RL",
+    "metric_tables": "consoles.blocks:METRIC_TABLES",
     "dict_lines": "consoles.dict_lines",
-    "json_lines": "json_lines",
-    "json_documents": "json_documents",
+    "json_lines": "json_rows:JSON_LINES",
+    "json_documents": "json_rows:JSON_DOCUMENT",
     "tables": "tables",
 }
-"""Module of each format, in the order in which they are asked: the first that recognises a log has it."""
+"""Module of each format, with the variable if it has several, in the order in which they are asked: the first that
+recognises a log has it."""
 
 FAILURES: deque[str] = deque(maxlen=20)
 """The last failures of formats that were asked about a log; none is expected."""
 
 
-class Format(Protocol):
-    """A module of a format. One of files has ``matches``, one of directories and stores ``logs_in``, or both."""
-
-    TITLE: str
-    """What a person calls it: "TensorBoard event files"."""
-
-    Reader: Any
-    """Called with a log and the state of an earlier reader (empty at first)."""
-
-    def matches(self, seen: Seen) -> bool:
-        """Return whether a file is a log of this format, by its content."""
-        ...
-
-    def logs_in(self, folder: Path, names: Sequence[str]) -> FoundLogs:
-        """Return the logs in a directory that consist of several files, or are several runs of one file."""
-        ...
-
-
 @cache
-def format_of(name: str) -> Any:
-    """Return the module of a format."""
-    return importlib.import_module(f"{__name__}.{FORMATS[name]}")
+def format_of(name: str) -> Format:
+    """Return a format."""
+    module, _, variable = FORMATS[name].partition(":")
+    found: Format = getattr(importlib.import_module(f"{__name__}.{module}"), variable or "FORMAT")
+    return found
 
 
 def recognise(seen: Seen) -> str | None:
@@ -94,7 +79,7 @@ def grouped_logs(folder: Path, names: Sequence[str]) -> FoundLogs:
 
 def _ask(name: str, question: str, *arguments: Any) -> Any:
     """Return what a format answers; None if it is not asked this, or fails: other formats may know the log."""
-    function = getattr(format_of(name), question, None)
+    function = getattr(format_of(name), question)
     try:
         return None if function is None else function(*arguments)
     except Exception as problem:  # noqa: BLE001 - one odd file must not hide the other logs of a directory

@@ -6,7 +6,6 @@ ended, with metrics that they have as well, is a restart.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -28,11 +27,11 @@ from barograph.importers.reading.events import (
     record_size,
     records,
 )
-from barograph.importers.reading.log import Facts, FoundLogs, Log, RewrittenError, Seen
+from barograph.importers.reading.log import Facts, Format, FoundLogs, Log, LogReader, RewrittenError, Seen
 from barograph.importers.reading.rows import StepRows
+from barograph.importers.reading.values import json_of
 from barograph.importers.recorder import Recorder
 
-TITLE = "TensorBoard event files"
 PATTERN = "tfevents"  # in the name of every event file
 CREATED = re.compile(r"tfevents\.(\d{9,11})\.")
 SIGNATURE = b"brain.Event:"
@@ -77,12 +76,11 @@ def _created(name: str) -> tuple[int, str]:
     return (int(found[1]) if found else 0), name
 
 
-class Reader:
+class Reader(LogReader):
     """Reads the event files of a directory, or one file."""
 
     def __init__(self, log: Log, state: dict[str, Any]) -> None:
-        self.log = log
-        self.state = state
+        super().__init__(log, state)
         state.setdefault("files", {})  # by name: offset, head, attempt, time of the last value, a session has started
         state.setdefault("attempt", 1)
         state.setdefault("unstepped", {})  # number of points, of tags that never had a step but 0
@@ -303,10 +301,10 @@ def _settings(value: Value) -> dict[str, Any] | None:
     """Return the settings that a text is, as the Trainer of transformers writes them; None for other texts."""
     if value.tag not in SETTINGS or value.text is None:
         return None
-    try:
-        found = json.loads(value.text)
-    except (ValueError, RecursionError):
-        return None
+    found = json_of(value.text)
     if not isinstance(found, dict):
         return None
     return found if value.tag == SETTINGS[0] else {"model_config": found}
+
+
+FORMAT = Format("TensorBoard event files", Reader, matches, logs_in)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,24 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from barograph.base.former_name import present
-from barograph.importers.reading.log import Facts, FoundLogs, Log, RewrittenError
+from barograph.importers.reading.log import Facts, Format, FoundLogs, Log, LogReader, RewrittenError
 from barograph.importers.reading.rows import StepRows
 from barograph.importers.reading.sqlite import (
-    SUFFIXES,
     UNREADABLE,
-    WAYS,
+    DatabaseReader,
     columns,
     database,
-    database_files,
-    is_database,
-    report_damage,
+    stored_runs,
     unique_names,
     while_unchanged,
 )
-from barograph.importers.reading.values import as_time, number_of
+from barograph.importers.reading.values import as_time, json_of, number_of
 from barograph.importers.recorder import Recorder
 
-TITLE = "MLflow run"
 META = "meta.yaml"
 FOLDERS = {"metrics", "params", "tags", "artifacts", "inputs", "outputs", "traces", META}  # in the directory of a run
 STATES = {"FINISHED": "finished", "FAILED": "crashed", "KILLED": "killed"}
@@ -47,15 +42,7 @@ def logs_in(folder: Path, names: Sequence[str]) -> FoundLogs:
     """Return the run whose directory it is, or the runs in databases."""
     if META in names and "metrics" in names:
         return FoundLogs([Log(folder, "mlflow_store")], FOLDERS & set(names))
-    found = FoundLogs()
-    for name in names:
-        path = folder / name
-        if name.endswith(SUFFIXES) and is_database(path):
-            members = runs_of(path)
-            if members is not None:
-                found.logs.extend(Log(path, "mlflow_store", member) for member in members.values())
-                found.taken.add(name)
-    return found
+    return stored_runs(folder, names, "mlflow_store", runs_of)
 
 
 @while_unchanged
@@ -99,32 +86,29 @@ class _Run:
         )
 
 
-class Reader:
-    """Reads one run."""
+class _RunReader(LogReader):
+    """Base of the readers of one run."""
 
-    def __init__(self, log: Log, state: dict[str, Any]) -> None:
-        self.log = log
-        self.state = state
-        self._store: _Folder | _Database = _Database(log, state) if log.member else _Folder(log, state)
+    def run(self) -> _Run:
+        """Return what MLflow knows of the run."""
+        raise NotImplementedError
 
-    def files(self) -> list[Path]:
-        """Return the files of the run."""
-        return self._store.files()
+    def points(self, out: Recorder) -> Iterable[Point]:
+        """Return the points that are new."""
+        raise NotImplementedError
 
     def facts(self) -> Facts:
         """Return what MLflow knows of the run."""
-        return self._store.run().facts()
+        return self.run().facts()
 
     def read(self, out: Recorder) -> None:
         """Record the points that are new."""
-        run = self._store.run()
+        run = self.run()
         settings = {name: _setting(text) for name, text in run.params.items()}
-        if settings and settings != self.state.get("config"):
-            self.state["config"] = settings
-            out.config(settings)
+        self.record_config(settings, out)
         names = {tag.removeprefix(NAME_TAG): name for tag, name in run.tags.items() if tag.startswith(NAME_TAG)}
         rows = StepRows(lambda values, step, at, _: out.row(values, step, at))
-        for at, step, name, value in self._store.points(out):
+        for at, step, name, value in self.points(out):
             rows.add(at, step, (names.get(name, name),), (value,))
         rows.end()
         if run.status in STATES:
@@ -133,25 +117,16 @@ class Reader:
             out.status(None)
 
 
-class _Database:
-    """A run in a database."""
-
-    def __init__(self, log: Log, state: dict[str, Any]) -> None:
-        self._log = log
-        self._state = state
-        state.setdefault("last", 0)
-
-    def files(self) -> list[Path]:
-        return database_files(self._log.path)
+class _StoredRunReader(DatabaseReader, _RunReader):
+    """Reads a run in a database."""
 
     @cached_property
     def _id(self) -> str:
-        runs = runs_of(self._log.path) or {}
-        return next((id for id, member in runs.items() if member == self._log.member), self._log.member)
+        return self.id_in(runs_of(self.log.path))
 
     def run(self) -> _Run:
         try:
-            with database(self._log.path) as connection:
+            with database(self.log.path) as connection:
                 found = connection.execute(
                     "SELECT runs.name, experiments.name, runs.status, runs.start_time FROM runs"
                     " LEFT JOIN experiments USING (experiment_id) WHERE run_uuid = ?",
@@ -162,54 +137,42 @@ class _Database:
                     for table in ("params", "tags")
                 )
         except UNREADABLE:
-            return _Run(self._log.member)
+            return _Run(self.log.member)
         if found is None:
-            return _Run(self._log.member)
+            return _Run(self.log.member)
         name, experiment, status, start = found
         return _Run(name or "", experiment or "", status or "", as_time(start), params, tags)
 
     def points(self, out: Recorder) -> Iterator[Point]:
         """Yield the points in the order in which they were written."""
-        try:
-            with database(self._log.path) as connection:
-                self._check_same(connection)
-                yield from self._new_points(connection, out)
-        except UNREADABLE as problem:
-            report_damage(problem, self._log.path, self._state, out)
+        query = (
+            "SELECT rowid, key, value, timestamp, step, is_nan FROM metrics {way}"
+            " WHERE run_uuid = ? AND rowid > ? ORDER BY rowid"
+        )
+        for row, name, value, at, step, is_nan in self.rows_after_last(query, self._id, out):
+            if isinstance(value, int | float) and isinstance(step, int):
+                yield as_time(at), step, str(name), math.nan if is_nan else _infinite(float(value))
+            else:
+                out.unread(f"row {row}", "a value or a step is no number")
+            self.state["last"], self.state["point"] = row, [name, step, at]
 
-    def _new_points(self, connection: sqlite3.Connection, out: Recorder) -> Iterator[Point]:
-        for way in WAYS:
-            query = (
-                f"SELECT rowid, key, value, timestamp, step, is_nan FROM metrics {way}"
-                " WHERE run_uuid = ? AND rowid > ? ORDER BY rowid"
-            )
-            try:
-                for row, name, value, at, step, is_nan in connection.execute(query, (self._id, self._state["last"])):
-                    if isinstance(value, int | float) and isinstance(step, int):
-                        yield as_time(at), step, str(name), math.nan if is_nan else _infinite(float(value))
-                    else:
-                        out.unread(f"row {row}", "a value or a step is no number")
-                    self._state["last"], self._state["point"] = row, [name, step, at]
-                return
-            except UNREADABLE as problem:
-                report_damage(problem, self._log.path, self._state, out)
-
-    def _check_same(self, connection: sqlite3.Connection) -> None:
-        last = self._state["last"]
-        if last:
-            found = connection.execute("SELECT key, step, timestamp FROM metrics WHERE rowid = ?", (last,)).fetchone()
-            if found is None or list(found) != self._state["point"]:
-                raise RewrittenError
+    def check_same(self, connection: sqlite3.Connection) -> None:
+        """Raise RewrittenError if the last point that was read is another one now."""
+        last = (self.state["last"],)
+        found = connection.execute("SELECT key, step, timestamp FROM metrics WHERE rowid = ?", last).fetchone()
+        if found is None or list(found) != self.state["point"]:
+            raise RewrittenError
 
 
 def _infinite(value: float) -> float:
     return math.copysign(math.inf, value) if abs(value) >= LARGEST else value
 
 
-class _Folder:
-    """A run in a directory: a file per metric, parameter and tag."""
+class _FolderReader(_RunReader):
+    """Reads a run in a directory: a file per metric, parameter and tag."""
 
     def __init__(self, log: Log, state: dict[str, Any]) -> None:
+        super().__init__(log, state)
         self._path = log.path
         self._offsets: dict[str, int] = state.setdefault("offsets", {})
 
@@ -303,8 +266,13 @@ def _setting(text: str) -> Any:
     """Return a parameter as a number or a truth value if its text is one."""
     if text in ("True", "False"):
         return text == "True"
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    value = json_of(text)
     return value if isinstance(value, int | float) else text
+
+
+def reader(log: Log, state: dict[str, Any]) -> LogReader:
+    """Return the reader of a run in a database or in a directory."""
+    return _StoredRunReader(log, state) if log.member else _FolderReader(log, state)
+
+
+FORMAT = Format("MLflow run", reader, logs_in=logs_in)

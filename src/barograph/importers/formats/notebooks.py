@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 
 from barograph.importers.formats import FORMATS, format_of
 from barograph.importers.reading.lines import LineReader
-from barograph.importers.reading.log import Facts, Log, RewrittenError, Seen, look_at
+from barograph.importers.reading.log import Facts, Format, Log, LogReader, RewrittenError, Seen, look_at
 from barograph.importers.reading.notebook_cells import HtmlTable, html_tables, setup_in
 from barograph.importers.reading.values import as_step, as_time, flat_numbers, number_of, parse_dict
 from barograph.importers.recorder import Recorder
@@ -81,8 +81,6 @@ def _digest(calls: list[RecorderCall]) -> str:
     return digest.hexdigest()
 
 
-TITLE = "Jupyter notebook"
-
 MAX_BYTES = 256 << 20
 
 MAX_OUTPUT = 64 << 20  # characters of one output
@@ -126,20 +124,12 @@ def matches(seen: Seen) -> bool:
         return False
 
 
-class Reader:
+class Reader(LogReader):
     """Reads the outputs of all cells, and records what is new since the last time."""
-
-    def __init__(self, log: Log, state: dict[str, Any]) -> None:
-        self.log = log
-        self.state = state
 
     def facts(self) -> Facts:
         """Return the trainer that the code uses, else what the printed lines prove."""
         return Facts(producer=self._found.producer, created=self._found.created)
-
-    def files(self) -> list[Path]:
-        """Return the notebook."""
-        return [self.log.path]
 
     def read(self, out: Recorder) -> None:
         """Record what is new."""
@@ -361,10 +351,12 @@ def _read_lines(path: Path) -> tuple[KeptCalls, Facts]:
     found = KeptCalls()
     seen = look_at(path)
     for name in FORMATS:
-        module = format_of(name)
-        is_text = isinstance(module.Reader, type) and issubclass(module.Reader, LineReader)
-        if is_text and name not in NOT_PRINTED and seen is not None and module.matches(seen):
-            reader = module.Reader(Log(path, name), {})
+        format = format_of(name)
+        if seen is None or name in NOT_PRINTED or format.matches is None:
+            continue
+        is_text = isinstance(format.reader, type) and issubclass(format.reader, LineReader)
+        if is_text and format.matches(seen):
+            reader = format.reader(Log(path, name), {})
             facts = reader.facts()
             reader.read(cast("Recorder", found))
             return found, facts
@@ -387,3 +379,6 @@ def _text(value: Any) -> str:
     """Return a text of a notebook, which may be a list of lines."""
     parts = value if isinstance(value, list) else [value]
     return "".join(part for part in parts if isinstance(part, str))[:MAX_OUTPUT]
+
+
+FORMAT = Format("Jupyter notebook", Reader, matches)

@@ -13,17 +13,15 @@ slime and miles also dump pickles, ``7.pt``, which are not read.
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from barograph.importers.reading.lines import SETTLED_SECONDS
-from barograph.importers.reading.log import Facts, FoundLogs, Log, RewrittenError, Seen, look_at
+from barograph.importers.reading.lines import is_settled
+from barograph.importers.reading.log import Facts, Format, FoundLogs, Log, LogReader, RewrittenError, Seen, look_at
 from barograph.importers.reading.rollouts import (
     INSTALL,
     PACKAGE,
@@ -37,9 +35,9 @@ from barograph.importers.reading.rollouts import (
     samples_of,
     step_of_record,
 )
+from barograph.importers.reading.values import json_of
 from barograph.importers.recorder import Recorder
 
-TITLE = "rollout dump"
 EVAL = "eval"
 NUMBERED = re.compile(r"(eval_)?(?:step_|rollout_|completions_)?(\d{1,15})\.(?:jsonl|parquet)")
 STEP_FOLDER = re.compile(r"step_(\d{1,15})")
@@ -67,7 +65,7 @@ def matches(seen: Seen) -> bool:
     if seen.head[:4] == PARQUET:
         return is_rollout(dict.fromkeys(column_names(seen.path), "")) or seen.name.startswith("completions_")
     lines = [line for line in _first_lines(seen) if line.strip()][:LOOKED_AT]
-    return bool(lines) and sum(is_rollout(_parsed(line)) for line in lines) * 2 > len(lines)
+    return bool(lines) and sum(is_rollout(json_of(line)) for line in lines) * 2 > len(lines)
 
 
 def _first_lines(seen: Seen) -> list[bytes]:
@@ -110,12 +108,11 @@ def _dumps(folder: Path, names: Sequence[str], member: str) -> list[Dump]:
     return sorted(found)
 
 
-class Reader:
+class Reader(LogReader):
     """Reads each file of a dump once, when it is complete."""
 
     def __init__(self, log: Log, state: dict[str, Any]) -> None:
-        self.log = log
-        self.state = state
+        super().__init__(log, state)
         state.setdefault("done", {})  # sizes of the files that were read
 
     def facts(self) -> Facts:
@@ -155,7 +152,7 @@ class Reader:
     @staticmethod
     def _is_complete(dump: Dump, last: Dump) -> bool:
         """Return whether a file is not being written any more: a later step has one, or it has not changed lately."""
-        return dump != last or time.time() - dump.path.stat().st_mtime > SETTLED_SECONDS
+        return dump != last or is_settled(dump.path)
 
     def _read_file(self, dump: Dump, out: Recorder) -> None:
         means: dict[int, dict[str, list[float]]] = {}
@@ -199,7 +196,7 @@ def _records(path: Path, out: Recorder) -> Iterator[Sequence[Mapping[str, Any]]]
         number = 0
         while line := file.readline(MAX_RECORD):
             number += 1
-            record = _parsed(line)
+            record = json_of(line)
             if is_rollout(record):
                 found.append(record)
             elif line.strip():
@@ -210,8 +207,4 @@ def _records(path: Path, out: Recorder) -> Iterator[Sequence[Mapping[str, Any]]]
     yield found
 
 
-def _parsed(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+FORMAT = Format("rollout dump", Reader, matches, logs_in)

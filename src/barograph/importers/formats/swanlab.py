@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from barograph.importers.reading.block_records import FileLayout, first_records, new_records
+from barograph.importers.reading.block_records import FileLayout, RecordFileReader
 from barograph.importers.reading.events import (
     BYTES,
     DOUBLE,
@@ -24,11 +24,10 @@ from barograph.importers.reading.events import (
     signed,
     timestamp,
 )
-from barograph.importers.reading.log import Facts, FoundLogs, Log, Seen
+from barograph.importers.reading.log import Facts, Format, Log
 from barograph.importers.reading.values import SPECIAL, as_time, to_float
 from barograph.importers.recorder import Recorder
 
-TITLE = "SwanLab run"
 SIGNATURE = b":SWL"
 LAYOUT = FileLayout(
     "swanlab_store",
@@ -41,20 +40,9 @@ CONFIG_FILE = Path("files", "config.yaml")  # beside the records
 MAX_CONFIG = 4 << 20
 MEDIA = "texts, pictures and other media are in files of their own, which are not read"
 # Fields of Record.
-TIME, START, FINISH, COLUMN, SCALAR, MEDIUM = 2, 10, 11, 12, 13, 14
+START, FINISH, COLUMN, SCALAR, MEDIUM = 10, 11, 12, 13, 14
 SYSTEM = 2  # class of a column: what SwanLab measures of the machine
-FIRST_RECORDS = 50  # in which the description of the run is
 STATES = {1: "finished", 2: "crashed", 3: "killed"}
-
-
-def matches(seen: Seen) -> bool:
-    """Return whether a file begins with SwanLab's signature."""
-    return seen.head.startswith(SIGNATURE)
-
-
-def logs_in(folder: Path, names: Sequence[str]) -> FoundLogs:
-    """Return the runs in a ``swanlog`` directory, or the one whose own directory it is."""
-    return LAYOUT.logs_in(folder, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +55,13 @@ class _Scalar:
     value: float
 
 
-class Reader:
+class Reader(RecordFileReader):
     """Reads one run. SwanLab stores a metric once per step: the first value counts."""
 
+    layout = LAYOUT
+
     def __init__(self, log: Log, state: dict[str, Any]) -> None:
-        self.log = log
-        self.state = state
-        state.setdefault("files", {})
+        super().__init__(log, state)
         state.setdefault("system", [])  # columns that are not the training's
         self._row: dict[str, float | None] = {}
         self._row_step = 0
@@ -81,43 +69,42 @@ class Reader:
 
     def files(self) -> list[Path]:
         """Return the files of the run and its settings."""
-        files = LAYOUT.files(self.log)
+        files = super().files()
         return [*files, *(file.parent / CONFIG_FILE for file in files)]
 
     def facts(self) -> Facts:
         """Return what SwanLab knows of the run."""
         facts: dict[str, Any] = {}
-        for path in LAYOUT.files(self.log)[:1]:
+        for path in super().files()[:1]:
             with suppress(OSError, UndecodableError):
-                for record in first_records(path, FIRST_RECORDS):
-                    for kind, data in _contents(record):
-                        if kind == START:
-                            facts |= _facts(data)
+                for kind, data in self.first_contents(path):
+                    if kind == START:
+                        facts |= {name: value for name, value in data.items() if value}
         return Facts(**facts)
 
     def read(self, out: Recorder) -> None:
         """Record what is new."""
-        for path in LAYOUT.files(self.log):
+        for path in super().files():
             self._config(path.parent / CONFIG_FILE, out)
-            for record in new_records(path, self.state["files"], out):
-                try:
-                    for kind, content in _contents(record):
-                        self._content(kind, content, out)
-                except UndecodableError as problem:
-                    out.unread(path.name, str(problem))
+            self.read_file(path, out)
             self._end_row(out)
 
-    def _content(self, kind: int, content: Any, out: Recorder) -> None:
+    def contents(self, record: bytes) -> Iterator[tuple[int, Any]]:
+        """Yield what a record has, by the field of its kind; older versions wrote JSON."""
+        return _contents_of_json(record) if record[:1] == b"{" else _contents(record)
+
+    def content(self, kind: int, data: Any, out: Recorder) -> None:
+        """Record what a record has."""
         if kind == SCALAR:
-            self._scalar(content, out)
+            self._scalar(data, out)
         elif kind == COLUMN:
-            if content[1] == SYSTEM:
-                self.state["system"].append(content[0])
+            if data[1] == SYSTEM:
+                self.state["system"].append(data[0])
         elif kind == MEDIUM:
             out.note(MEDIA)
         elif kind == FINISH:
             self._end_row(out)
-            state, error = content
+            state, error = data
             out.status(STATES.get(state), error.strip().splitlines()[-1] if error.strip() else "")
         elif kind == START:
             out.status(None)
@@ -165,9 +152,6 @@ def _setting(value: Any) -> Any:
 
 def _contents(record: bytes) -> Iterator[tuple[int, Any]]:
     """Yield what a record has, by the field of its kind."""
-    if record[:1] == b"{":
-        yield from _contents_of_json(record)
-        return
     for field, wire, data in fields(record):
         if wire != BYTES:
             continue
@@ -216,10 +200,6 @@ def _start(data: bytes) -> dict[str, Any]:
     return found
 
 
-def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if value}
-
-
 def _text(data: Any) -> str:
     return data.decode("utf-8", "replace") if isinstance(data, bytes) else ""
 
@@ -253,3 +233,6 @@ def _json_scalar(data: Mapping[str, Any]) -> _Scalar:
     value = metric["data"]
     number = SPECIAL[value.lower()] if isinstance(value, str) else to_float(value)
     return _Scalar(str(data["key"]), int(data["step"]), as_time(metric.get("create_time")), number)
+
+
+FORMAT = Format("SwanLab run", Reader, LAYOUT.matches, LAYOUT.logs_in)

@@ -10,16 +10,16 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from barograph.importers.reading.lines import LineReader
-from barograph.importers.reading.log import Facts, FoundLogs, Log, Seen, decode, look_at
+from barograph.importers.reading.log import Facts, Format, FoundLogs, Log, Seen, decode, look_at
 from barograph.importers.reading.rows import RANKS, SPLITS, TEXTS, MetricRows
 from barograph.importers.reading.values import STEP_NAMES, TIME_NAMES, as_step, as_time, number_of
 from barograph.importers.recorder import Recorder
 
-TITLE = "table"
 DELIMITERS = ",\t;|"
 SUFFIXES = (".csv", ".tsv")
 OF_RUN = re.compile(r"(.+) - (.+?)(__MIN|__MAX)?")  # W&B: "run - metric", with the extremes of what it has left out
@@ -51,13 +51,12 @@ def logs_in(folder: Path, names: Sequence[str]) -> FoundLogs:
     return found
 
 
+@dataclass(frozen=True, slots=True)
 class _Table:
     """The header and the first rows of a table."""
 
-    def __init__(self, delimiter: str, header: list[str], rows: list[list[str]]) -> None:
-        self.delimiter = delimiter
-        self.header = header
-        self.rows = rows
+    header: list[str]
+    rows: list[list[str]]
 
     @staticmethod
     def of(seen: Seen) -> _Table | None:
@@ -65,14 +64,13 @@ class _Table:
         lines = [line for line in seen.lines[: MAX_ROWS + 1] if line.strip() and line[:1] != "#"]
         if not lines or lines[0][:1] in "{[(":
             return None
-        counts = {mark: len(cells(lines[0], mark)) for mark in DELIMITERS}
-        delimiter = max(DELIMITERS, key=lambda mark: counts[mark])
+        delimiter = _delimiter(lines[0])
         header = cells(lines[0], delimiter)
         rows = [cells(line, delimiter) for line in lines[1:]]
         fitting = [row for row in rows if len(row) == len(header)]
         if len(header) < 2 or len(set(header)) < len(header) or any(_number(name) is not None for name in header):
             return None
-        return _Table(delimiter, header, fitting) if len(fitting) * 2 >= len(rows) else None
+        return _Table(header, fitting) if len(fitting) * 2 >= len(rows) else None
 
     @property
     def is_of_metrics(self) -> bool:
@@ -116,6 +114,10 @@ def _runs(table: _Table | None) -> list[str]:
     if not extremes or sum(match is None for match in found) > 2:
         return []
     return list(dict.fromkeys(match[1] for match in found if match))
+
+
+def _delimiter(header: str) -> str:
+    return max(DELIMITERS, key=lambda mark: len(cells(header, mark)))
 
 
 def cells(line: str, delimiter: str) -> list[str]:
@@ -180,7 +182,7 @@ class Reader(LineReader):
 
     def _begin(self, text: str) -> None:
         """Remember the header."""
-        delimiter = max(DELIMITERS, key=lambda mark: len(cells(text, mark)))
+        delimiter = _delimiter(text)
         self.state.update(delimiter=delimiter, header=cells(text, delimiter))
 
     def _columns(self, row: Sequence[str], out: Recorder) -> list[str | None]:
@@ -231,3 +233,6 @@ class Reader(LineReader):
 def _without_apostrophe(name: str) -> str:
     """Return a name without the mark by which our export keeps spreadsheets from taking it for a formula."""
     return name[1:] if name[:1] == "'" and name[1:].lstrip()[:1] in tuple("=+-@＝＋－＠") else name
+
+
+FORMAT = Format("table", Reader, matches, logs_in)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from barograph.importers.reading.log import Facts, FoundLogs, Log, RewrittenError
+from barograph.importers.reading.log import Facts, Format, FoundLogs, RewrittenError
 from barograph.importers.reading.sqlite import (
-    SUFFIXES,
     UNREADABLE,
-    WAYS,
+    DatabaseReader,
     columns,
     database,
-    database_files,
-    is_database,
-    report_damage,
+    stored_runs,
     unique_names,
     while_unchanged,
 )
-from barograph.importers.reading.values import SPECIAL, as_step, as_time, histogram_of, to_float
+from barograph.importers.reading.values import SPECIAL, as_step, as_time, histogram_of, json_of, to_float
 from barograph.importers.recorder import Recorder
 
-TITLE = "Trackio database"
 COLUMNS = {"id", "timestamp", "run_name", "step", "metrics"}  # of the table of metrics, in every version
 TRAINER_STEP = "train/global_step"  # as the Trainer of transformers logs it: Trackio's own step counts calls
 ESCAPE = "__"  # before a name that Trackio uses itself
@@ -34,14 +29,8 @@ SAMPLE_FIELDS = ("task", "prompt", "completion", "reward", "length", "advantage"
 
 def logs_in(folder: Path, names: Sequence[str]) -> FoundLogs:
     """Return the runs in Trackio's databases."""
-    found = FoundLogs()
-    for name in names:
-        path = folder / name
-        if name.endswith(SUFFIXES) and is_database(path):
-            members = runs_of(path)
-            if members is not None:
-                found.logs.extend(Log(path, "trackio_store", member) for member in members.values())
-                found.taken.update({name, f"{path.stem}.lock"} & set(names))
+    found = stored_runs(folder, names, "trackio_store", runs_of)
+    found.taken.update({f"{Path(name).stem}.lock" for name in found.taken} & set(names))
     return found
 
 
@@ -50,17 +39,21 @@ def runs_of(path: Path) -> dict[str, str] | None:
     """Return the ids of runs with the names under which they are opened; None if it is not Trackio's database."""
     try:
         with database(path) as connection:
-            known = columns(connection, "metrics")
-            if not known >= COLUMNS:
+            if not columns(connection, "metrics") >= COLUMNS:
                 return None
-            id = "run_id" if "run_id" in known else "run_name"
-            return unique_names(list(_ids(connection, id).items()))
+            return unique_names(list(_ids(connection).items()))
     except UNREADABLE:
         return None
 
 
-def _ids(connection: sqlite3.Connection, id: str) -> dict[str, str]:
+def _key(connection: sqlite3.Connection, table: str = "metrics") -> str:
+    """Return the column by which a table tells runs apart; in older versions it is their name."""
+    return "run_id" if "run_id" in columns(connection, table) else "run_name"
+
+
+def _ids(connection: sqlite3.Connection) -> dict[str, str]:
     """Return ids and names of the runs, in the order of their first rows; of a damaged table those before it."""
+    id = _key(connection)
     try:
         rows = connection.execute(f"SELECT {id}, run_name FROM metrics GROUP BY {id} ORDER BY min(id)")
         return {str(found): str(name) for found, name in rows}
@@ -72,21 +65,12 @@ def _ids(connection: sqlite3.Connection, id: str) -> dict[str, str]:
         return found
 
 
-class Reader:
+class Reader(DatabaseReader):
     """Reads one run of a database."""
-
-    def __init__(self, log: Log, state: dict[str, Any]) -> None:
-        self.log = log
-        self.state = state
-        state.setdefault("last", 0)
-
-    def files(self) -> list[Path]:
-        """Return the files of the database."""
-        return database_files(self.log.path)
 
     def facts(self) -> Facts:
         """Return name, group, tags and time of the run."""
-        _, name, config = self._run()
+        _, _, name, config = self._run()
         tags = config.get("tags")
         return Facts(
             name=name,
@@ -98,54 +82,33 @@ class Reader:
 
     def read(self, out: Recorder) -> None:
         """Record the rows that are new."""
-        id, _, config = self._run()
-        settings = {name: value for name, value in config.items() if name[:1] != "_"}
-        if settings and settings != self.state.get("config"):
-            self.state["config"] = settings
-            out.config(settings)
+        key, id, _, config = self._run()
+        self.record_config({name: value for name, value in config.items() if name[:1] != "_"}, out)
+        query = f"SELECT id, timestamp, step, metrics FROM metrics {{way}} WHERE {key} = ? AND id > ? ORDER BY id"
+        for number, at, step, text in self.rows_after_last(query, id, out):
+            self._row(as_time(at), step, text, number, out)
+            self.state["last"], self.state["text"] = number, str(text)[:100]
+
+    def _run(self) -> tuple[str, str, str, dict[str, Any]]:
+        """Return the column of ids, and id, name and settings of the run."""
+        key, id = "run_name", self.id_in(runs_of(self.log.path))
         try:
             with database(self.log.path) as connection:
-                self._check_same(connection)
-                self._new_rows(connection, id, out)
-        except UNREADABLE as problem:
-            report_damage(problem, self.log.path, self.state, out)
-
-    def _new_rows(self, connection: sqlite3.Connection, id: str, out: Recorder) -> None:
-        column = "run_id" if "run_id" in columns(connection, "metrics") else "run_name"
-        for way in WAYS:
-            query = f"SELECT id, timestamp, step, metrics FROM metrics {way} WHERE {column} = ? AND id > ? ORDER BY id"
-            try:
-                for number, at, step, text in connection.execute(query, (id, self.state["last"])):
-                    self._row(as_time(at), step, text, number, out)
-                    self.state["last"], self.state["text"] = number, str(text)[:100]
-                return
-            except UNREADABLE as problem:
-                report_damage(problem, self.log.path, self.state, out)
-
-    def _run(self) -> tuple[str, str, dict[str, Any]]:
-        """Return id, name and settings of the run."""
-        runs = runs_of(self.log.path) or {}
-        id = next((id for id, member in runs.items() if member == self.log.member), self.log.member)
-        try:
-            with database(self.log.path) as connection:
-                known = columns(connection, "configs")
-                column = "run_id" if "run_id" in known else "run_name"
-                where = "run_id" if "run_id" in columns(connection, "metrics") else "run_name"
-                name = connection.execute(f"SELECT run_name FROM metrics WHERE {where} = ? LIMIT 1", (id,)).fetchone()
-                text = (
-                    connection.execute(f"SELECT config FROM configs WHERE {column} = ?", (id,)).fetchone()
-                    if known
-                    else None
-                )
-                return id, str(name[0]) if name else self.log.member, _object(text[0]) if text else {}
+                key = _key(connection)
+                name = connection.execute(f"SELECT run_name FROM metrics WHERE {key} = ? LIMIT 1", (id,)).fetchone()
+                text = None
+                if columns(connection, "configs"):
+                    own = _key(connection, "configs")
+                    text = connection.execute(f"SELECT config FROM configs WHERE {own} = ?", (id,)).fetchone()
+                return key, id, str(name[0]) if name else self.log.member, _object(text[0]) if text else {}
         except UNREADABLE:
-            return id, self.log.member, {}
+            return key, id, self.log.member, {}
 
-    def _check_same(self, connection: sqlite3.Connection) -> None:
-        if self.state["last"]:
-            found = connection.execute("SELECT metrics FROM metrics WHERE id = ?", (self.state["last"],)).fetchone()
-            if found is None or str(found[0])[:100] != self.state["text"]:
-                raise RewrittenError
+    def check_same(self, connection: sqlite3.Connection) -> None:
+        """Raise RewrittenError if the last row that was read is another one now."""
+        found = connection.execute("SELECT metrics FROM metrics WHERE id = ?", (self.state["last"],)).fetchone()
+        if found is None or str(found[0])[:100] != self.state["text"]:
+            raise RewrittenError
 
     def _step(self, found: Mapping[str, Any], own: Any, out: Recorder) -> int | None:
         """Return the step of a row: that of a trainer, if it differs from Trackio's own, which then counts calls."""
@@ -205,8 +168,8 @@ def _sample(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _object(text: Any) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        return {}
+    found = json_of(text)
     return found if isinstance(found, dict) else {}
+
+
+FORMAT = Format("Trackio database", Reader, logs_in=logs_in)

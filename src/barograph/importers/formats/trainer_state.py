@@ -8,15 +8,14 @@ never read.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from barograph.catalogue.spec import ERAS
-from barograph.importers.reading.lines import SETTLED_SECONDS
-from barograph.importers.reading.log import Facts, FoundLogs, Log, RewrittenError, Seen
+from barograph.importers.reading.lines import is_settled
+from barograph.importers.reading.log import Facts, Format, FoundLogs, Log, LogReader, RewrittenError, Seen, first_bytes
 from barograph.importers.reading.rollouts import INSTALL, PACKAGE, UnreadableTableError, parquet_rows, record_samples
 from barograph.importers.reading.values import DamagedDocumentError, JsonScanner, as_step, flat_numbers, step_of
 from barograph.importers.recorder import Recorder
@@ -35,11 +34,7 @@ FRAMEWORKS = ("llama-factory", "ms-swift")
 
 def read_card(folder: Path) -> dict[str, Any]:
     """Return the texts and lists of texts between the first two lines of dashes; empty if there are none."""
-    try:
-        with (folder / CARD).open("rb") as file:
-            lines = file.read(MAX_CARD_BYTES).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return {}
+    lines = first_bytes(folder / CARD, MAX_CARD_BYTES).decode("utf-8", "replace").splitlines()
     if not lines or lines[0].strip() != "---":
         return {}
     card: dict[str, Any] = {}
@@ -71,8 +66,6 @@ def producer_of_card(card: Mapping[str, Any]) -> str:
 def _unquoted(text: str) -> str:
     return text.strip().strip("'\"")
 
-
-TITLE = "Hugging Face trainer state"
 
 FILE = "trainer_state.json"
 
@@ -112,12 +105,11 @@ def logs_in(folder: Path, names: Sequence[str]) -> FoundLogs:
     return FoundLogs([Log(folder, "trainer_state")], taken & {*names})
 
 
-class Reader:
+class Reader(LogReader):
     """Reads the rows of the history that are new, and the completions that are."""
 
     def __init__(self, log: Log, state: dict[str, Any]) -> None:
-        self.log = log
-        self.state = state
+        super().__init__(log, state)
         state.setdefault("rows", 0)
         state.setdefault("length", 0)  # of the history's text up to the last row that was recorded
         state.setdefault("digest", "")  # of that text
@@ -146,7 +138,7 @@ class Reader:
             self._read_state(_text_of(path), about, out)
         except DamagedDocumentError as problem:
             # Not an error while it is being written.
-            if time.time() - path.stat().st_mtime > SETTLED_SECONDS:
+            if is_settled(path):
                 out.unread(path.name, f"the rest is damaged or missing: {problem}")
         self._record_settings(about, path, out)
         self._record_end(about, out)
@@ -209,9 +201,7 @@ class Reader:
         folder = path.parent.parent if CHECKPOINT.fullmatch(path.parent.name) else path.parent
         if base := (read_card(folder) or read_card(path.parent)).get("base_model"):
             settings["base_model"] = base
-        if settings != self.state.get("settings", {}):
-            self.state["settings"] = settings
-            out.config(settings)
+        self.record_config(settings, out, "settings")
 
     def _record_end(self, about: Mapping[str, Any], out: Recorder) -> None:
         """Tell that the training finished, where it wrote its summary or reached its last step."""
@@ -245,7 +235,7 @@ class Reader:
             self.state["needs"] = PACKAGE
             out.unread(f"{COMPLETIONS}/{path.name}", INSTALL)
         except UnreadableTableError as problem:
-            if time.time() - path.stat().st_mtime <= SETTLED_SECONDS:
+            if not is_settled(path):
                 return
             out.unread(f"{COMPLETIONS}/{path.name}", f"cannot be read: {problem}")
         self.state["completions"][path.name] = size
@@ -253,23 +243,15 @@ class Reader:
 
 def _step_in(path: Path) -> int:
     """Return the step in a state's beginning, where it stands before the history; -1 if it does not."""
-    found = GLOBAL_STEP.search(_head(path))
+    found = GLOBAL_STEP.search(first_bytes(path, HEAD_BYTES))
     return int(found[1]) if found else -1
 
 
 def _has_plain_names(path: Path) -> bool:
     """Return whether the rows have only names that every trainer of transformers logs."""
-    _, _, history = _head(path).partition(b'"log_history"')
+    _, _, history = first_bytes(path, HEAD_BYTES).partition(b'"log_history"')
     keys = set(KEY.findall(history.partition(b"]")[0]))
     return bool(keys) and all(PLAIN.fullmatch(key) for key in keys)
-
-
-def _head(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(HEAD_BYTES)
-    except OSError:
-        return b""
 
 
 def _text_of(path: Path) -> str:
@@ -279,3 +261,6 @@ def _text_of(path: Path) -> str:
 
 def _digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+FORMAT = Format("Hugging Face trainer state", Reader, matches, logs_in)

@@ -6,21 +6,17 @@ which the later ones resumed it, are its attempts.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 from barograph.base.former_name import present
-from barograph.importers.reading.block_records import FileLayout, first_records, new_records
+from barograph.importers.reading.block_records import FileLayout, RecordFileReader
 from barograph.importers.reading.events import BYTES, DOUBLE, FIXED64, VARINT, UndecodableError, fields, timestamp
-from barograph.importers.reading.log import Facts, FoundLogs, Log, Seen
-from barograph.importers.reading.values import as_step, as_time, histogram_of, to_float
+from barograph.importers.reading.log import Facts, Format
+from barograph.importers.reading.values import as_step, as_time, histogram_of, json_of, to_float
 from barograph.importers.recorder import Recorder
-
-TITLE = "W&B run"
 
 SIGNATURE = b":W&B"
 
@@ -34,8 +30,6 @@ LAYOUT = FileLayout(
 
 # Fields of Record.
 HISTORY, SUMMARY, CONFIG, METRIC, OUTPUT, RUN, EXIT = 2, 3, 5, 12, 13, 17, 18
-
-FIRST_RECORDS = 50  # in which the description of the run is
 
 OWN_STEP = "barograph/step"  # of barograph's tracker: the step of a row
 
@@ -54,49 +48,31 @@ MAX_LINE = 300
 SIGNALS = range(129, 193)  # exit codes of a process that a signal ended
 
 
-def matches(seen: Seen) -> bool:
-    """Return whether a file begins with W&B's signature."""
-    return seen.head.startswith(SIGNATURE)
-
-
-def logs_in(folder: Path, names: Sequence[str]) -> FoundLogs:
-    """Return the runs in a ``wandb`` directory, or the one whose own directory it is."""
-    return LAYOUT.logs_in(folder, names)
-
-
-class Reader:
+class Reader(RecordFileReader):
     """Reads one run."""
 
-    def __init__(self, log: Log, state: dict[str, Any]) -> None:
-        self.log = log
-        self.state = state
-        state.setdefault("files", {})
-
-    def files(self) -> list[Path]:
-        """Return the files of the run, oldest first."""
-        return LAYOUT.files(self.log)
+    layout = LAYOUT
 
     def facts(self) -> Facts:
         """Return what W&B knows of the run."""
         for path in self.files():
             with suppress(OSError, UndecodableError):
-                for record in first_records(path, FIRST_RECORDS):
-                    for kind, data in _contents(record):
-                        if kind == RUN:
-                            return _facts(data)
+                for kind, data in self.first_contents(path):
+                    if kind == RUN:
+                        return _facts(data)
         return Facts()
 
     def read(self, out: Recorder) -> None:
         """Record what is new."""
         for path in self.files():
-            for record in new_records(path, self.state["files"], out):
-                try:
-                    for kind, data in _contents(record):
-                        self._content(kind, data, out)
-                except UndecodableError as problem:
-                    out.unread(path.name, str(problem))
+            self.read_file(path, out)
 
-    def _content(self, kind: int, data: bytes, out: Recorder) -> None:
+    def contents(self, record: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the messages in a record, by their field."""
+        return ((field, value) for field, wire, value in fields(record) if wire == BYTES)
+
+    def content(self, kind: int, data: bytes, out: Recorder) -> None:
+        """Record a message."""
         if kind == HISTORY:
             self._history(data, out)
         elif kind == RUN:
@@ -210,13 +186,6 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _contents(record: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the messages in a record, by their field."""
-    for field, wire, value in fields(record):
-        if wire == BYTES:
-            yield field, value
-
-
 def _facts(data: bytes) -> Facts:
     """Return the facts of a RunRecord."""
     texts: dict[int, list[str]] = {}
@@ -312,10 +281,10 @@ def _parsed(text: bytes) -> Any:
 
 def _json(text: bytes) -> Any:
     """Return a value of JSON; one that cannot be parsed is a text."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return _text(text)
+    return json_of(text, _text(text))
 
 
 SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+FORMAT = Format("W&B run", Reader, LAYOUT.matches, LAYOUT.logs_in)

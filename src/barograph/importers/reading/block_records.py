@@ -14,11 +14,13 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 from zlib import crc32
 
-from barograph.importers.reading.log import FoundLogs, Log, RewrittenError
+from barograph.importers.reading.events import UndecodableError
+from barograph.importers.reading.log import FoundLogs, Log, LogReader, RewrittenError, Seen, first_bytes
 from barograph.importers.recorder import Recorder
 
 BLOCK = 32768
@@ -28,6 +30,7 @@ SEEDS = {kind: crc32(bytes([kind])) for kind in (WHOLE, FIRST, MIDDLE, LAST)}  #
 MAX_RECORD = 64 << 20
 FOLDER = re.compile(r"(?:offline-)?run-\d{8}_\d{6}-(.+)")
 """Name of a run's directory: when it was begun, and the run's id. A run that is resumed has another one."""
+FIRST_RECORDS = 50  # in which the description of the run is
 IDENTITY_BYTES = 256  # of a file: it is the same as long as they are
 
 
@@ -105,15 +108,6 @@ def new_records(path: Path, state: dict[str, Any], out: Recorder) -> Iterator[by
             known["offset"] = place
 
 
-def first_records(path: Path, count: int) -> Iterator[bytes]:
-    """Yield the first records of a file."""
-    with path.open("rb") as file:
-        for number, (_, record) in enumerate(block_records(file, HEAD.size, lambda *_: None)):
-            if number >= count:
-                return
-            yield record
-
-
 @dataclass(frozen=True, slots=True)
 class FileLayout:
     """How a tracker arranges the files of its runs."""
@@ -123,6 +117,10 @@ class FileLayout:
     signature: bytes
     inner: frozenset[str]  # other names in the directory of a run
     beside: frozenset[str]  # other names beside the directories of runs
+
+    def matches(self, seen: Seen) -> bool:
+        """Return whether a file begins with the tracker's signature."""
+        return seen.head.startswith(self.signature)
 
     def logs_in(self, folder: Path, names: Sequence[str]) -> FoundLogs:
         """Return the runs whose directories are in a directory, or the one whose own directory it is."""
@@ -154,8 +152,41 @@ class FileLayout:
         return runs
 
     def _is_own(self, path: Path) -> bool:
-        try:
-            with path.open("rb") as file:
-                return file.read(len(self.signature)) == self.signature
-        except OSError:
-            return False
+        return first_bytes(path, len(self.signature)) == self.signature
+
+
+class RecordFileReader(LogReader):
+    """Base of the readers of one run: gives ``content`` what each new record has."""
+
+    layout: FileLayout
+
+    def __init__(self, log: Log, state: dict[str, Any]) -> None:
+        super().__init__(log, state)
+        state.setdefault("files", {})
+
+    def files(self) -> list[Path]:
+        """Return the files of the run, oldest first."""
+        return self.layout.files(self.log)
+
+    def contents(self, record: bytes) -> Iterator[tuple[int, Any]]:
+        """Yield what a record has, by the field of its kind."""
+        raise NotImplementedError
+
+    def content(self, kind: int, data: Any, out: Recorder) -> None:
+        """Record what a record has."""
+        raise NotImplementedError
+
+    def first_contents(self, path: Path) -> Iterator[tuple[int, Any]]:
+        """Yield what the first records of a file have: the description of the run is among them."""
+        with path.open("rb") as file:
+            for _, record in islice(block_records(file, HEAD.size, lambda *_: None), FIRST_RECORDS):
+                yield from self.contents(record)
+
+    def read_file(self, path: Path, out: Recorder) -> None:
+        """Record what is new in a file."""
+        for record in new_records(path, self.state["files"], out):
+            try:
+                for kind, data in self.contents(record):
+                    self.content(kind, data, out)
+            except UndecodableError as problem:
+                out.unread(path.name, str(problem))

@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from barograph.base.formatting import describe_error
-from barograph.importers.reading.log import MAX_LINE, Facts, Line, Log, RewrittenError, clean_line, decode, first_time
+from barograph.importers.reading.log import (
+    END_BYTES,
+    MAX_LINE,
+    Facts,
+    Line,
+    Log,
+    LogReader,
+    RewrittenError,
+    clean_line,
+    decode,
+    first_time,
+)
 from barograph.importers.recorder import Recorder
 
 CHUNK = 4 << 20
@@ -46,21 +57,39 @@ END_NEEDLES = (
 END_MARKS = tuple(needle.decode() for needle in END_NEEDLES)
 
 
-class LineReader:
+def is_settled(path: Path) -> bool:
+    """Return whether a file has not changed for a while: nobody is writing it."""
+    return time.time() - path.stat().st_mtime > SETTLED_SECONDS
+
+
+class LineReader(LogReader):
     """Base of the readers of text logs: gives ``line`` each new line that has one of ``needles``."""
 
     needles: tuple[bytes, ...] = ()
     """Bytes that a line must have to be looked at; with none, every line is."""
 
+    begun: tuple[str, ...] = ("traceback",)
+    """Entries of the state that are there while a text over several lines is read."""
+
+    producer = ""
+    """The framework that prints such lines."""
+
+    marks: tuple[tuple[bytes, str], ...] = ()
+    """Frameworks that print the same lines, each with bytes that the beginning of its logs has."""
+
     def __init__(self, log: Log, state: dict[str, Any]) -> None:
-        self.log = log
-        self.state = state
+        super().__init__(log, state)
         state.setdefault("offset", 0)
         state.setdefault("line", 0)
 
     def facts(self) -> Facts:
-        """Return what the log tells about its run: at least the first time in it."""
-        return Facts(created=self.created())
+        """Return what the log tells about its run: the framework, and the first time in it."""
+        return Facts(producer=self.framework(), created=self.created())
+
+    def framework(self) -> str:
+        """Return the framework that the beginning of the log names, else the one that prints such lines."""
+        head = self.beginning(END_BYTES) if self.marks else b""
+        return next((name for mark, name in self.marks if mark in head), self.producer)
 
     def created(self) -> float | None:
         """Return the first time at the beginning of the log; None if there is none."""
@@ -71,10 +100,6 @@ class LineReader:
         with self.log.path.open("rb") as file:
             return file.read(size)
 
-    def files(self) -> list[Path]:
-        """Return the files of the log."""
-        return [self.log.path]
-
     def line(self, line: Line, out: Recorder) -> bool | None:
         """Record what is in a line; return whether it was a row of the training."""
         raise NotImplementedError
@@ -82,7 +107,7 @@ class LineReader:
     @property
     def wants_all(self) -> bool:
         """Whether the next line is looked at whatever it has: a text over several lines has begun."""
-        return not self.needles or "traceback" in self.state
+        return not self.needles or not self.state.keys().isdisjoint(self.begun)
 
     def read(self, out: Recorder) -> None:
         """Record the lines that are new, and how the log ends."""

@@ -1,7 +1,7 @@
 """A log before it is read.
 
 What is seen of its file before the format is known, a line without what consoles, containers and Ray put around it,
-what a log tells about its run, and the interface of its reader.
+what a log tells about its run, the base of its readers, and what a format is.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import codecs
 import os
 import re
 import stat
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barograph.importers.recorder import Recorder
@@ -59,22 +60,47 @@ class RewrittenError(Exception):
     """The log is not a longer version of the one that was read before: it has to be read from the beginning."""
 
 
-class Reader(Protocol):
-    """Reads one log. ``state`` is what the next reader of it needs to continue, as JSON."""
+class LogReader:
+    """Base of the readers of a log. ``state`` is what the next reader of it needs to continue, as JSON."""
 
-    state: dict[str, Any]
+    def __init__(self, log: Log, state: dict[str, Any]) -> None:
+        self.log = log
+        self.state = state
 
     def facts(self) -> Facts:
-        """Return what the log tells about its run; called before the first ``read``."""
-        ...
+        """Return what the log tells about its run, by default nothing; called before the first ``read``."""
+        return Facts()
 
     def files(self) -> list[Path]:
         """Return the files of the log: if none has changed, there is nothing new."""
-        ...
+        return [self.log.path]
 
     def read(self, out: Recorder) -> None:
         """Record what is new."""
-        ...
+        raise NotImplementedError
+
+    def record_config(self, config: Mapping[str, Any], out: Recorder, known: str = "config") -> None:
+        """Record settings, if they are others than those that the state has under a name."""
+        if config and config != self.state.get(known):
+            self.state[known] = config
+            out.config(config)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of logs. One of files has ``matches``, one of directories and stores ``logs_in``, or both."""
+
+    title: str
+    """What a person calls it: "TensorBoard event files"."""
+
+    reader: Callable[[Log, dict[str, Any]], LogReader]
+    """Called with a log and the state of an earlier reader (empty at first)."""
+
+    matches: Callable[[Seen], bool] | None = None
+    """Return whether a file is a log of this format, by its content."""
+
+    logs_in: Callable[[Path, Sequence[str]], FoundLogs] | None = None
+    """Return the logs in a directory that consist of several files, or are several runs of one file."""
 
 
 ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
@@ -98,6 +124,10 @@ class Line:
     at: float | None = None
     number: int = 0
     before: str = ""
+
+    def time(self, text: str | None = None) -> float | None:
+        """Return the time before the line, else the first one in its text, or in a given part of it."""
+        return self.at if self.at is not None else time_in(self.text if text is None else text)
 
 
 def clean_line(text: str, number: int = 0) -> Line:
@@ -194,6 +224,15 @@ class Seen:
     def has(self, *needles: bytes) -> bool:
         """Return whether each of some bytes is in either end."""
         return all(needle in self.head or needle in self.tail for needle in needles)
+
+
+def first_bytes(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file; none if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except OSError:
+        return b""
 
 
 def look_at(path: Path) -> Seen | None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
+from barograph.importers.reading.values import TRL_TRAINERS
+
 MAX_CELLS = 5_000_000  # of one table; more are left out
 
 MAX_CELL = 1000  # characters
@@ -84,12 +86,6 @@ MAX_SOURCE = 200_000  # characters of one cell
 
 MAGIC = re.compile(r"^(\s*)[!%?].*$", re.MULTILINE)
 
-TRAINERS = {
-    "GRPO": "grpo", "RLOO": "rloo", "SFT": "sft", "DPO": "dpo", "KTO": "kto", "Reward": "reward", "PPO": "ppo",
-    "PPOv2": "ppo", "OnlineDPO": "online-dpo", "PRM": "prm", "CPO": "cpo", "ORPO": "orpo", "BCO": "bco", "GKD": "gkd",
-}  # fmt: skip
-"""Names of TRL's trainers, less their ending, and the eras of the catalogue."""
-
 
 @dataclass(slots=True)
 class Setup:
@@ -101,7 +97,7 @@ class Setup:
     @property
     def producer(self) -> str:
         """The source of the names of metrics; "" for another trainer than TRL's."""
-        return f"trl/{TRAINERS[self.trainer]}" if self.trainer in TRAINERS else ""
+        return f"trl/{TRL_TRAINERS[self.trainer]}" if self.trainer in TRL_TRAINERS else ""
 
     @property
     def config(self) -> dict[str, Any]:

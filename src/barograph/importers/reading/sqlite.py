@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from barograph.importers.reading.log import FoundLogs, Log, LogReader, first_bytes
 from barograph.importers.recorder import Recorder
 
 Answer = TypeVar("Answer")
@@ -93,11 +94,7 @@ def _wal(path: Path) -> Path:
 
 def is_database(path: Path) -> bool:
     """Return whether a file is an SQLite database."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError:
-        return False
+    return first_bytes(path, len(MAGIC)) == MAGIC
 
 
 def columns(connection: sqlite3.Connection, table: str) -> set[str]:
@@ -111,9 +108,57 @@ def unique_names(named: list[tuple[str, str]]) -> dict[str, str]:
     return {id: name if name and names.count(name) == 1 else f"{name} {id}".strip() for id, name in named}
 
 
-def report_damage(problem: Exception, path: Path, state: dict[str, Any], out: Recorder) -> None:
-    """Say once that a database cannot be read, or not to its end."""
-    reason = f"the database is damaged, what could be read is kept: {problem}"
-    if state.get("damage") != reason:
-        state["damage"] = reason
-        out.unread(path.name, reason)
+class DatabaseReader(LogReader):
+    """Base of the readers of one run in a database. ``state["last"]`` is the number of the last row that was read."""
+
+    def __init__(self, log: Log, state: dict[str, Any]) -> None:
+        super().__init__(log, state)
+        state.setdefault("last", 0)
+
+    def files(self) -> list[Path]:
+        """Return the files of the database."""
+        return database_files(self.log.path)
+
+    def id_in(self, runs: Mapping[str, str] | None) -> str:
+        """Return the id of the run, of ids and names."""
+        return next((id for id, member in (runs or {}).items() if member == self.log.member), self.log.member)
+
+    def check_same(self, connection: sqlite3.Connection) -> None:
+        """Raise RewrittenError if the last row that was read is another one now."""
+        raise NotImplementedError
+
+    def rows_after_last(self, query: str, id: str, out: Recorder) -> Iterator[Any]:
+        """Yield the rows behind the last one, by a query that has a place for the way to read the table."""
+        try:
+            with database(self.log.path) as connection:
+                if self.state["last"]:
+                    self.check_same(connection)
+                for way in WAYS:
+                    try:
+                        yield from connection.execute(query.format(way=way), (id, self.state["last"]))
+                        return
+                    except UNREADABLE as problem:
+                        self._report_damage(problem, out)
+        except UNREADABLE as problem:
+            self._report_damage(problem, out)
+
+    def _report_damage(self, problem: Exception, out: Recorder) -> None:
+        """Say once that a database cannot be read, or not to its end."""
+        reason = f"the database is damaged, what could be read is kept: {problem}"
+        if self.state.get("damage") != reason:
+            self.state["damage"] = reason
+            out.unread(self.log.path.name, reason)
+
+
+def stored_runs(
+    folder: Path, names: Sequence[str], format: str, runs_of: Callable[[Path], dict[str, str] | None]
+) -> FoundLogs:
+    """Return the runs in those databases of a directory in which ``runs_of`` finds ids and names of runs."""
+    found = FoundLogs()
+    for name in names:
+        path = folder / name
+        members = runs_of(path) if name.endswith(SUFFIXES) and is_database(path) else None
+        if members is not None:
+            found.logs.extend(Log(path, format, member) for member in members.values())
+            found.taken.add(name)
+    return found

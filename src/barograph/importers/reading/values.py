@@ -18,15 +18,20 @@ from typing import Any
 from barograph.base.model import Histogram
 
 
+def json_of(text: str | bytes, default: Any = None) -> Any:
+    """Return the value that a text is in JSON; a default for other texts."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return default
+
+
 def object_of(text: str) -> dict[str, Any] | None:
     """Return the JSON object that a text is; None if it is none."""
     text = text.strip()
     if text[:1] != "{" or text[-1:] != "}":
         return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    found = json_of(text)
     return found if isinstance(found, dict) else None
 
 
@@ -63,6 +68,12 @@ SPECIAL = {
 }  # fmt: skip
 
 WORDS = {"True": 1.0, "False": 0.0}
+
+TRL_TRAINERS = {
+    "GRPO": "grpo", "RLOO": "rloo", "SFT": "sft", "DPO": "dpo", "KTO": "kto", "Reward": "reward", "PPO": "ppo",
+    "PPOv2": "ppo", "OnlineDPO": "online-dpo", "PRM": "prm", "CPO": "cpo", "ORPO": "orpo", "BCO": "bco", "GKD": "gkd",
+}  # fmt: skip
+"""Names of TRL's trainers, less their ending, and the eras of the catalogue."""
 
 TIMES = (1e9, 4.2e9)  # seconds from 2001 to 2103
 
@@ -154,14 +165,6 @@ def as_step(value: Any) -> int | None:
     return int(value) if abs(value) < MAX_STEP and value == int(value) else None
 
 
-def time_of(found: Mapping[str, Any]) -> tuple[float | None, str]:
-    """Return the time of a row in seconds since 1970, and its name; None and "" if it has none."""
-    for name in TIME_NAMES:
-        if name in found and (at := as_time(found[name])) is not None:
-            return at, name
-    return None, ""
-
-
 def as_time(value: Any) -> float | None:
     """Return a value as a time: seconds or milliseconds since 1970, or an ISO date with a time; None for others."""
     if isinstance(value, bool):
@@ -219,10 +222,7 @@ def _simple_dict(text: str) -> Any:
     text = text.replace("'", '"')
     if "nan" in text or "inf" in text:
         text = BARE.sub(lambda found: found[1] + AS_JSON[found[2]], text)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    return json_of(text)
 
 
 def literal_of(text: str) -> Any:
@@ -295,6 +295,12 @@ class JsonScanner:
             self.place += len(character)
             return True
         return False
+
+    def comes(self, character: str) -> bool:
+        """Return whether a character comes next."""
+        is_next = self.take(character)
+        self.place -= is_next
+        return is_next
 
     def expect(self, character: str) -> None:
         """Move behind a character that has to come next."""

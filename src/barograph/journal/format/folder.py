@@ -15,6 +15,7 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +43,28 @@ def open_regular_file(path: str | Path, flags: int) -> int:
         if error.errno != errno.ENXIO:  # a FIFO that nobody reads, opened for writing
             raise
     raise OSError(errno.EINVAL, "not a regular file: remove it", str(path))
+
+
+@contextmanager
+def closing_fd(fd: int) -> Iterator[int]:
+    """Yield a file descriptor, and close it."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def replace_regular_file(path: Path, text: str) -> None:
+    """Replace a file atomically; its folder is made, but not that above it, which may be of a run that was removed."""
+    path.parent.mkdir(exist_ok=True)
+    draft = path.with_suffix(f".{os.getpid()}.draft")
+    try:
+        with open(open_regular_file(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def read_regular_file(path: Path) -> str:

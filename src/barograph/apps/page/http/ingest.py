@@ -209,7 +209,8 @@ class Ingest:
             raise RequestError(400, f"crc: expected 8 hexadecimal digits, got {asked['crc'][:40]!r}")
         if int(asked["crc"], 16) != crc32(body):
             held = (await self._in_thread(receiver.held)).get(name, 0)
-            raise DestinationError("the piece was damaged on its way: send it again", "broken", held=held)
+            message = "the piece was damaged on its way: send it again"
+            raise DestinationError(message, "broken", permanent=False, held=held)
         added = await self._in_thread(self._add, receiver, name, asked["offset"], body, asked["last"])
         self._metrics.received((project, run, name), added)
         return _json({"held": added.held})

@@ -12,10 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from barograph.importers.reading.lines import CREATED_BYTES, LineReader
-from barograph.importers.reading.log import Facts, Line, Log, Seen, decode, look_at
+from barograph.importers.reading.log import Facts, Format, Line, Log, Seen, decode, look_at
 from barograph.importers.recorder import Recorder
-
-TITLE = "AReaL console log"
 
 _INT = r"(\d{1,15})"
 STEP = re.compile(rf"Epoch {_INT}/{_INT} Step {_INT}/{_INT} Train step {_INT}/{_INT} done")
@@ -40,7 +38,7 @@ def matches(seen: Seen) -> bool:
     return seen.has(BEGIN.encode(), "│".encode()) and any(len(CELLS.findall(line)) > 1 for line in seen.lines)
 
 
-class Reader(LineReader):
+class ConsoleReader(LineReader):
     """Reads one row per table. What is there of the last table is recorded, and the rest when the log has it."""
 
     needles = tuple(
@@ -129,9 +127,7 @@ class Reader(LineReader):
         table["is_begun"] = True
         self._values = {}
         config = {**self.state.get("launch", {}), **self.state.get("totals", {})}
-        if config != self.state.get("config", {}):  # after the row, which may begin another attempt
-            out.config(config)
-            self.state["config"] = config
+        self.record_config(config, out)  # after the row, which may begin another attempt
 
 
 def _filled(text: str) -> int:
@@ -151,3 +147,6 @@ def _moment(text: str) -> float | None:
     except ValueError:
         return None
     return moment.replace(tzinfo=UTC).timestamp() + int(stamp[2]) / 1e3 if stamp and moment else None
+
+
+FORMAT = Format("AReaL console log", ConsoleReader, matches)

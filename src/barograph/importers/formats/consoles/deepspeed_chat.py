@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from zlib import crc32
 
 from barograph.importers.reading.lines import LineReader
-from barograph.importers.reading.log import Facts, Line, Seen, time_in
+from barograph.importers.reading.log import Format, Line, Seen, time_in
 from barograph.importers.reading.values import MAX_STEP, number_of
 from barograph.importers.recorder import Recorder
-
-TITLE = "DeepSpeed-Chat log"
 
 STEP = re.compile(r"(?P<epoch>epoch: (\d{1,9})) ?\| ?step: (\d{1,12}) ?\|(?P<rest>.*)", re.IGNORECASE)
 OLD_TIMES = re.compile(r"\|([A-Za-z][\w ]{0,60})=([-+\d.einfa]{1,60})s?\b")
@@ -46,14 +44,11 @@ def _items(text: str) -> dict[str, float]:
     return found
 
 
-class Reader(LineReader):
+class ConsoleReader(LineReader):
     """Reads one row per line; several lines are of the same step."""
 
     needles = (b"tep: ", b"reward score: ", b"latency=", b"=> Latency", b"[INFO] [", b"exits ", b"cmd = ")
-
-    def facts(self) -> Facts:
-        """Return the framework: the form of the lines is its own."""
-        return Facts(producer="deepspeed-chat", created=self.created())
+    producer = "deepspeed-chat"
 
     def line(self, line: Line, out: Recorder) -> bool:
         """Record what is in a line."""
@@ -135,3 +130,6 @@ def _options(text: str) -> Iterator[tuple[str, str | float | bool]]:
                     name,
                     value if number is None else int(number) if value.isdecimal() and number < MAX_STEP else number,
                 )
+
+
+FORMAT = Format("DeepSpeed-Chat log", ConsoleReader, matches)

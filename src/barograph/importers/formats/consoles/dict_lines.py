@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from barograph.importers.reading.lines import LineReader
-from barograph.importers.reading.log import Facts, Line, Seen, look_at, time_in
-from barograph.importers.reading.values import flat_numbers, number_of, parse_dict, step_of
+from barograph.importers.reading.log import Facts, Format, Line, Seen, look_at
+from barograph.importers.reading.values import TRL_TRAINERS, flat_numbers, number_of, parse_dict, step_of
 from barograph.importers.recorder import COUNTED_NOTE, Recorder
-
-TITLE = "Python dicts in a console log"
 
 FLAT = re.compile(r"\{'[^{}]*\}")
 BAR = re.compile(r"(?:^|[\r\n\]]) *\d{1,3}%(?:\|[^|\r\n]*\|)? *(\d{1,12})/(\d{1,12}) \[")
@@ -27,11 +25,6 @@ FAMILIES = ("rewards/", "completions/", "objective/", "eval_", "eval/", "train/"
 SUMMARY = "train_runtime"
 BAR_NOTE = "steps are read from the progress bar before a row"
 ROW_MARKS = ("'loss':", "'reward':", "'train_runtime':", "'eval_loss':")
-TRAINERS = {
-    "GRPO": "trl/grpo", "RLOO": "trl/rloo", "DPO": "trl/dpo", "KTO": "trl/kto", "SFT": "trl/sft", "PPO": "trl/ppo",
-    "OnlineDPO": "trl/online-dpo", "CPO": "trl/cpo", "ORPO": "trl/orpo", "BCO": "trl/bco", "GKD": "trl/gkd",
-    "PRM": "trl/prm", "Reward": "trl/reward",
-}  # fmt: skip
 TRAINER = re.compile(rb"\b([A-Z]\w{1,9}?)(?:Trainer|Config)\b")
 TRL_NAMES = ("completions/", "rewards/", "frac_reward_zero_std", "objective/")
 MAX_WRAPPED_LINES = 200
@@ -109,20 +102,16 @@ def _number(value: Any) -> Any:
     return value if isinstance(value, int | float) else None
 
 
-class Reader(LineReader):
+class ConsoleReader(LineReader):
     """Reads one row per dict. ``state["begun"]`` is a dict that a terminal has wrapped, as far as it was read."""
 
+    begun = ("traceback", "begun")
     needles = (b"{'", b"it/s", b"s/it", b"logging_steps")
 
     def facts(self) -> Facts:
         """Return the trainer, where the names or a class in the log prove it."""
         seen = look_at(self.log.path)
         return Facts(producer=_producer(seen) if seen is not None else "", created=self.created())
-
-    @property
-    def wants_all(self) -> bool:
-        """Whether the next line is looked at whatever it has."""
-        return "begun" in self.state or super().wants_all
 
     def line(self, line: Line, out: Recorder) -> bool:
         """Record the dicts in a line."""
@@ -169,7 +158,7 @@ class Reader(LineReader):
         step = own if own is not None else self._step(before, is_training, out)
         values = numbers_of(found)
         values.pop(step_name, None)
-        out.row(values, step, line.at if line.at is not None else time_in(before), repeats=is_training)
+        out.row(values, step, line.time(before), repeats=is_training)
         self.state.update(step=step, epoch=epoch if epoch is not None else self.state.get("epoch"))
         if SUMMARY in found:
             self.state["summary"] = True
@@ -217,7 +206,8 @@ class Reader(LineReader):
 def _producer(seen: Seen) -> str:
     """Return the source of the names: a trainer of TRL, or of transformers."""
     ends = seen.head + seen.tail
-    named = {TRAINERS[name.decode()] for name in TRAINER.findall(ends) if name.decode() in TRAINERS}
+    found = {name.decode() for name in TRAINER.findall(ends)}
+    named = {f"trl/{TRL_TRAINERS[name]}" for name in found & TRL_TRAINERS.keys()}
     first = next(_rows_seen(seen), {})
     if "global_step/max_steps" in first:
         return "ms-swift"
@@ -226,3 +216,6 @@ def _producer(seen: Seen) -> str:
     if named or any(name.startswith(TRL_NAMES) for name in first):
         return "trl"
     return "transformers" if {"loss", "learning_rate", "epoch"} <= first.keys() else ""
+
+
+FORMAT = Format("Python dicts in a console log", ConsoleReader, matches)

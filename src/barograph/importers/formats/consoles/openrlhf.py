@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from barograph.importers.reading.lines import LineReader
-from barograph.importers.reading.log import END_BYTES, Facts, Line, Seen
+from barograph.importers.reading.log import Format, Line, Seen
 from barograph.importers.reading.values import flat_numbers, number_of, parse_dict
 from barograph.importers.recorder import COUNTED_NOTE, Recorder
-
-TITLE = "OpenRLHF console log"
 
 STEP = re.compile(r"(?:^|[✨ ])Global step (\d{1,15}): (?=\{)")
 EVALUATION = re.compile(r"(?:global_step (\d{1,15}), eval_metrics|Eval at step (\d{1,15})): (?=\{)")
@@ -75,15 +73,12 @@ def _metrics(pattern: re.Pattern[str], text: str) -> tuple[int, dict[str, float 
     return int(next(group for group in found.groups() if group is not None)), flat_numbers(values)
 
 
-class Reader(LineReader):
+class ConsoleReader(LineReader):
     """Reads the dicts of steps; where there are none, the progress bars."""
 
     needles = (b"lobal step ", b"eval_metrics: {", b"Eval at step ", b"%|")
-
-    def facts(self) -> Facts:
-        """Return OpenRLHF; SkyRL, which has its progress bars, names the model in them."""
-        producer = "skyrl" if b"Policy Train epoch [" in self.beginning(END_BYTES) else "openrlhf"
-        return Facts(producer=producer, created=self.created())
+    producer = "openrlhf"
+    marks = ((b"Policy Train epoch [", "skyrl"),)  # which has its progress bars, and names the model in them
 
     def read(self, out: Recorder) -> None:
         """Record what is new."""
@@ -141,3 +136,6 @@ class Reader(LineReader):
         update["count"] += 1
         update["is_recorded"] = True
         out.row(update["values"], update["count"])
+
+
+FORMAT = Format("OpenRLHF console log", ConsoleReader, matches)

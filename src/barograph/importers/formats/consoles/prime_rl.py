@@ -12,11 +12,9 @@ import re
 from collections.abc import Iterator
 
 from barograph.importers.reading.lines import LineReader
-from barograph.importers.reading.log import Facts, Line, Seen
+from barograph.importers.reading.log import Format, Line, Seen
 from barograph.importers.reading.values import as_time
 from barograph.importers.recorder import Recorder
-
-TITLE = "prime-rl console log"
 
 PREFIX = re.compile(r"^(?:[A-Z]{3,4} )?\d\d:\d\d:\d\d +(?:SUCCESS|INFO) (?:\[[^\]]*\] )*")
 STEP = re.compile(r"Step (\d{1,15}) \| ")
@@ -78,14 +76,11 @@ def matches(seen: Seen) -> bool:
     return any(message is not None and parse_line(message[0]) is not None for message in messages)
 
 
-class Reader(LineReader):
+class ConsoleReader(LineReader):
     """Reads one row per step, with those of environments and evaluations."""
 
     needles = (b"Step ", "╰─".encode(), b"Evaluated ", b"finished")
-
-    def facts(self) -> Facts:
-        """Return prime-rl."""
-        return Facts(producer="prime-rl", created=self.created())
+    producer = "prime-rl"
 
     def line(self, line: Line, out: Recorder) -> bool:
         """Record the numbers of a line."""
@@ -124,3 +119,6 @@ class Reader(LineReader):
         elif (found := OLD_EVALUATION.match(text)) and "step" in self.state:
             scores = {f"eval/{found[1]}/{name.lower()}": float(number) for name, number in SCORE.findall(found[3])}
             out.row({**scores, f"eval/{found[1]}/time": float(found[2])}, self.state["step"], at)
+
+
+FORMAT = Format("prime-rl console log", ConsoleReader, matches)

@@ -7,11 +7,9 @@ from typing import Any
 from zlib import crc32
 
 from barograph.importers.reading.lines import LineReader
-from barograph.importers.reading.log import END_BYTES, Facts, Line, Seen, decode, time_in
+from barograph.importers.reading.log import END_BYTES, Facts, Format, Line, Seen, decode
 from barograph.importers.reading.values import as_step, flat_numbers, object_of
 from barograph.importers.recorder import Recorder
-
-TITLE = "ROLL log"
 
 TAG = "metrics_tag: "
 LOGGED = re.compile(r"^\[.{10,40}?\] \[[\w.]+ \(\d+\)\] \[[A-Z]+\] \[.{0,200}?\] ?\[PID \d+\] ")
@@ -45,24 +43,20 @@ def _logged(text: str) -> dict[str, Any] | None:
     return found if found and flat_numbers(found) else None
 
 
-class Reader(LineReader):
+class ConsoleReader(LineReader):
     """Reads one row per step.
 
     A pipeline prints its metrics before the tracker does, and not in each step. They are kept in ``state["waiting"]``
     until the step has finished, and recorded if there is no tracker.
     """
 
+    begun = ("traceback", "config")
     needles = (TAG.encode(), b'] {"', b"pipeline step ", b"pipeline complete", CONFIG_BEGINS.encode())
 
     def facts(self) -> Facts:
         """Return the name that the printed config has."""
         name = NAME.search(decode(self.beginning(END_BYTES))[0])
         return Facts(name=name[1].strip() if name else "", producer="roll", created=self.created())
-
-    @property
-    def wants_all(self) -> bool:
-        """Whether the next line is looked at whatever it has."""
-        return "config" in self.state or super().wants_all
 
     def line(self, line: Line, out: Recorder) -> bool:
         """Record a row or the config."""
@@ -90,7 +84,7 @@ class Reader(LineReader):
             return True  # a worker's line and the driver's copy of it
         self.state["row"] = signature
         step = as_step(found.get("step"))
-        out.row(flat_numbers(found["metrics"]), step, _time(line), repeats=True)
+        out.row(flat_numbers(found["metrics"]), step, line.time(line.text[:64]), repeats=True)
         self.state["tagged"] = step
         return True
 
@@ -98,7 +92,7 @@ class Reader(LineReader):
         waiting = self.state.pop("waiting", None)
         if waiting is None or self.state.get("tagged") == step:
             return False
-        out.row(flat_numbers(waiting), step, _time(line), repeats=True)
+        out.row(flat_numbers(waiting), step, line.time(line.text[:64]), repeats=True)
         return True
 
     def _add_to_config(self, line: Line, out: Recorder) -> None:
@@ -115,10 +109,6 @@ class Reader(LineReader):
             out.config(config)
 
 
-def _time(line: Line) -> float | None:
-    return line.at if line.at is not None else time_in(line.text[:64])
-
-
 def _yaml(text: str) -> dict[str, Any] | None:
     if ALIAS.search(text):  # a small text with aliases may stand for a very large one
         return None
@@ -129,3 +119,6 @@ def _yaml(text: str) -> dict[str, Any] | None:
     except Exception:  # noqa: BLE001 - of the YAML parser or of OmegaConf
         return None
     return {str(name): value for name, value in found.items()} if isinstance(found, dict) else None
+
+
+FORMAT = Format("ROLL log", ConsoleReader, matches)

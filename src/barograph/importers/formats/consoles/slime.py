@@ -9,11 +9,9 @@ from __future__ import annotations
 import re
 
 from barograph.importers.reading.lines import LineReader
-from barograph.importers.reading.log import END_BYTES, Facts, Line, Seen, time_in
+from barograph.importers.reading.log import Format, Line, Seen
 from barograph.importers.reading.values import flat_numbers, parse_dict
 from barograph.importers.recorder import Recorder
-
-TITLE = "slime console log"
 
 ROW = re.compile(
     r"(?:^|\] |\.py:\d+ - )((?:\w+-)?step|rollout|perf|eval|passrate|multi_turn) (\d{1,15})(?: full)?: (?=\{)"
@@ -35,16 +33,12 @@ def matches(seen: Seen) -> bool:
     return seen.has(b": {'") and any(parse_line(line) is not None for line in seen.lines)
 
 
-class Reader(LineReader):
+class ConsoleReader(LineReader):
     """Reads one row per line; rows of one rollout have different metrics."""
 
     needles = (b"step ", b"rollout ", b"perf ", b"eval ", b"passrate ", b"multi_turn ")
-
-    def facts(self) -> Facts:
-        """Return miles where only its files are named, else slime, which it is made from."""
-        head = self.beginning(END_BYTES)
-        is_miles = b"/miles/" in head and b"/slime/" not in head
-        return Facts(producer="miles" if is_miles else "slime", created=self.created())
+    producer = "slime"
+    marks = ((b"/slime/", "slime"), (b"/miles/", "miles"))  # which is made from slime
 
     def line(self, line: Line, out: Recorder) -> bool:
         """Record the metrics of a line."""
@@ -57,9 +51,11 @@ class Reader(LineReader):
             if self.state.get(kind) == printed:  # by another process
                 return True
             self.state[kind] = printed
-            at = line.at if line.at is not None else time_in(line.text[: line.text.find("{")])
-            out.row(values, number, at, repeats=kind == "step")
+            out.row(values, number, line.time(line.text[: line.text.find("{")]), repeats=kind == "step")
             return True
         if ROW.search(line.text):
             out.unread(f"line {line.number}", "metrics that cannot be read")
         return False
+
+
+FORMAT = Format("slime console log", ConsoleReader, matches)

@@ -7,11 +7,9 @@ from typing import Any
 from zlib import crc32
 
 from barograph.importers.reading.lines import LineReader
-from barograph.importers.reading.log import END_BYTES, Facts, Line, Seen, decode, time_in
+from barograph.importers.reading.log import END_BYTES, Facts, Format, Line, Seen, decode
 from barograph.importers.reading.values import MAX_STEP, flat_numbers, literal_of, number_of, parse_dict
 from barograph.importers.recorder import Recorder
-
-TITLE = "veRL console log"
 
 STEP = re.compile(r"(?<![\w/])step:(-?\d{1,16}) - ")
 REPEATED = re.compile(r"\s*\[repeated \d{1,9}x across cluster\].*$")
@@ -21,7 +19,6 @@ VALIDATION = re.compile(r"[(\"']{0,3}(Initial|Final) validation metrics: ")
 NAMED = re.compile(r"'(project_name|experiment_name)': '([^'\n]{1,200})'")
 SETTINGS = ("actor_rollout_ref", "trainer", "algorithm", "data")
 """Entries of a printed config of which it has at least two."""
-MARKS = ((b"agentlightning", "agent-lightning"), (b"rllm/", "rllm"))
 """What the beginning of a log has if the framework is one that is built on veRL."""
 MAX_BLOCK = 512 << 10
 MAX_NAME = 500
@@ -89,31 +86,27 @@ def matches(seen: Seen) -> bool:
     return seen.has(b"'actor_rollout_ref': {", b"TaskRunner") and not seen.is_binary
 
 
-class Reader(LineReader):
+class ConsoleReader(LineReader):
     """Reads one row per line of metrics.
 
     A config or a validation is printed over several lines; ``state["block"]`` has those that were read of it. A row
     that is so short that a terminal may have wrapped it is in ``state["wrapped"]`` until the next line is known.
     """
 
+    begun = ("traceback", "block", "wrapped")
     needles = (b"step:", b"validation metrics: ", b"{'", b"Total training steps: ")
+    producer = "verl"
+    marks = ((b"agentlightning", "agent-lightning"), (b"rllm/", "rllm"))
 
     def facts(self) -> Facts:
         """Return the names that the printed config has."""
-        head = self.beginning(END_BYTES)
-        found = dict(NAMED.findall(decode(head)[0]))
-        producer = next((source for mark, source in MARKS if mark in head), "verl")
+        found = dict(NAMED.findall(decode(self.beginning(END_BYTES))[0]))
         return Facts(
             name=found.get("experiment_name", ""),
             project=found.get("project_name", ""),
-            producer=producer,
+            producer=self.framework(),
             created=self.created(),
         )
-
-    @property
-    def wants_all(self) -> bool:
-        """Whether the next line is looked at whatever it has."""
-        return "block" in self.state or "wrapped" in self.state or super().wants_all
 
     def read(self, out: Recorder) -> None:
         """Record what is new."""
@@ -165,8 +158,7 @@ class Reader(LineReader):
             values = {**initial, **values}
         elif initial:
             out.row(initial, step - 1, line.at)
-        at = line.at if line.at is not None else time_in(line.text[: line.text.find("step:")])
-        out.row(values, step, at, repeats=True)
+        out.row(values, step, line.time(line.text[: line.text.find("step:")]), repeats=True)
         self.state["last"] = [step, [name for name in values if name.startswith("val")]]
         if step != self.state.get("total"):
             return True
@@ -224,3 +216,6 @@ class Reader(LineReader):
         out.row({name: value for name, value in values.items() if name not in known}, step, line.at)
         self.mark_finished(Line(found[0].rstrip(": "), number=line.number), out)
         return True
+
+
+FORMAT = Format("veRL console log", ConsoleReader, matches)
