@@ -13,6 +13,7 @@ from barograph.base.displayed import Displayed
 from barograph.base.errors import MetricNotFoundError, did_you_mean
 from barograph.base.files.directory_watch import FolderChanges
 from barograph.base.formatting import counted, encodable
+from barograph.base.installation import install_command
 from barograph.base.model import (
     Histogram,
     LoggedText,
@@ -543,7 +544,7 @@ class View(Displayed):
         try:
             import pandas as pd
         except ImportError:
-            raise ImportError("view.frame needs pandas: pip install 'barograph[pandas]'") from None
+            raise ImportError(f"view.frame needs pandas: {install_command('pandas')}") from None
         columns = {
             encodable(name): pd.Series(s.values, index=s.steps)
             for name in self.names(patterns)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barograph.base.errors import BarographError
+from barograph.base.installation import install_command
 
 VERSION = 1
 KEYS = ("project", "run")  # what files can be partitioned by, as in Hive: project=NAME/run=ID
@@ -42,7 +43,7 @@ def pyarrow() -> Any:
         import pyarrow as pa
         import pyarrow.parquet  # so that pa.parquet exists
     except ImportError:
-        raise BarographError("parquet needs pyarrow: pip install 'barograph[parquet]'") from None
+        raise BarographError(f"parquet needs pyarrow: {install_command('parquet')}") from None
     return pa
 
 

@@ -24,6 +24,7 @@ from barograph.apps.terminal.output import say
 from barograph.base.errors import BarographError, RunNotFoundError
 from barograph.base.files.mounts import default_spool
 from barograph.base.formatting import counted, printable, size
+from barograph.base.installation import install_command
 from barograph.base.settings import resolve, server_url
 from barograph.delivery.processes import take_lock
 from barograph.delivery.relay.delivery import Delivery, recorded_trackers, training_directory
@@ -162,7 +163,7 @@ def run_tensorboard(options: argparse.Namespace) -> int:
     of a running one are updated.
     """
     if importlib.util.find_spec("tensorboard.main") is None:
-        raise BarographError("TensorBoard is not installed: pip install 'barograph[tensorboard]'")
+        raise BarographError(f"TensorBoard is not installed: {install_command('tensorboard')}")
     event_folders = {_title(run): _event_folder(run) for run in _folders(options)}
     print(f"TensorBoard: http://{options.host}:{options.port}/  (stop with Ctrl-C)", flush=True)
     with tempfile.TemporaryDirectory(prefix="barograph-") as folder:  # links give runs their names, also in HParams

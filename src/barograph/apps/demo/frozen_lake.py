@@ -14,6 +14,7 @@ import numpy as np
 
 from barograph.base.arrays import FloatsOfAnySize, Ints
 from barograph.base.errors import BarographError
+from barograph.base.installation import install_command
 
 SIZE = 4
 
@@ -117,7 +118,7 @@ def gymnasium_module() -> Any:
     try:
         from gymnasium.envs.toy_text import frozen_lake
     except ImportError:
-        raise BarographError("the demo needs gymnasium: pip install 'barograph[demo]'") from None
+        raise BarographError(f"the demo needs gymnasium: {install_command('demo')}") from None
     return frozen_lake
 
 

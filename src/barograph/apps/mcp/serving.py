@@ -12,6 +12,7 @@ from barograph.apps.mcp.tool import Progress, Tool, ToolError, bounded, plain_te
 from barograph.base import __version__
 from barograph.base.errors import BarographError, RequestError, did_you_mean
 from barograph.base.formatting import describe_error
+from barograph.base.installation import install_command
 from barograph.delivery.transfer.tokens import EVERYTHING, Grant, TokenFile
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def tools(writes: bool) -> dict[str, Tool]:
 def check_installed() -> None:
     """Raise BarographError if the package is missing."""
     if find_spec("mcp") is None or find_spec("mcp.server") is None:
-        raise BarographError("barograph mcp needs the package mcp: pip install 'barograph[mcp]'")
+        raise BarographError(f"barograph mcp needs the package mcp: {install_command('mcp')}")
 
 
 def make_server(projects: ProjectRuns, writes: bool) -> Server[Any]:

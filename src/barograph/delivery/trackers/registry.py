@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from barograph.base.errors import TrackerError, did_you_mean
+from barograph.base.installation import install_command
 from barograph.recording.tracker import Tracker
 
 
@@ -21,7 +22,7 @@ def require_package(tracker: str, package: str | None = None) -> None:
     found = importlib.util.find_spec(package or tracker)
     # A folder ./wandb or ./mlflow of earlier runs is found as a namespace package, which has no origin.
     if found is None or found.origin is None:
-        raise TrackerError(f"tracker {tracker!r} is not installed: pip install 'barograph[{tracker}]'")
+        raise TrackerError(f"tracker {tracker!r} is not installed: {install_command(tracker)}")
 
 
 GROUP = "barograph.trackers"

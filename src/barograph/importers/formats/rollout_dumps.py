@@ -23,11 +23,11 @@ from typing import Any
 from barograph.importers.reading.lines import is_settled
 from barograph.importers.reading.log import Facts, Format, FoundLogs, Log, LogReader, RewrittenError, Seen, look_at
 from barograph.importers.reading.rollouts import (
-    INSTALL,
     PACKAGE,
     UnreadableTableError,
     column_names,
     is_rollout,
+    missing_package,
     number_or_none,
     parquet_rows,
     record_samples,
@@ -164,7 +164,7 @@ class Reader(LogReader):
                     _collect(record, dump.step, means, counts)
         except ImportError:
             self.state["needs"] = PACKAGE
-            out.unread(dump.path.name, INSTALL)
+            out.unread(dump.path.name, missing_package())
         except UnreadableTableError as problem:
             out.unread(dump.path.name, f"cannot be read: {problem}")
         for step, rewards in sorted(means.items()):

@@ -16,7 +16,13 @@ from typing import Any
 from barograph.catalogue.spec import ERAS
 from barograph.importers.reading.lines import is_settled
 from barograph.importers.reading.log import Facts, Format, FoundLogs, Log, LogReader, RewrittenError, Seen, first_bytes
-from barograph.importers.reading.rollouts import INSTALL, PACKAGE, UnreadableTableError, parquet_rows, record_samples
+from barograph.importers.reading.rollouts import (
+    PACKAGE,
+    UnreadableTableError,
+    missing_package,
+    parquet_rows,
+    record_samples,
+)
 from barograph.importers.reading.values import DamagedDocumentError, JsonScanner, as_step, flat_numbers, step_of
 from barograph.importers.recorder import Recorder
 
@@ -233,7 +239,7 @@ class Reader(LogReader):
                 record_samples(rows, out, reward_names=names)
         except ImportError:
             self.state["needs"] = PACKAGE
-            out.unread(f"{COMPLETIONS}/{path.name}", INSTALL)
+            out.unread(f"{COMPLETIONS}/{path.name}", missing_package())
         except UnreadableTableError as problem:
             if not is_settled(path):
                 return

@@ -16,18 +16,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from barograph.base.installation import install_command
 from barograph.importers.reading.values import to_float
 from barograph.importers.recorder import Recorder
 
 PACKAGE = "pyarrow"
 
-INSTALL = "Parquet files need pyarrow: pip install 'barograph[parquet]'"
 
 ROWS_AT_ONCE = 64
 
 MAX_ROWS = 1_000_000
 
 MAX_UNPACKED = 2 << 30  # bytes of a file, as it says itself
+
+
+def missing_package() -> str:
+    """Return what to do where Parquet files cannot be read."""
+    return f"Parquet files need pyarrow: {install_command('parquet')}"
 
 
 class UnreadableTableError(ValueError):

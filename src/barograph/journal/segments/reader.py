@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from barograph.base.arrays import Floats, Ints
 from barograph.base.errors import JournalError
+from barograph.base.installation import install_command
 from barograph.base.model import Damage
 from barograph.journal.format import fields, frames
 from barograph.journal.format.fields import HEARTBEAT, MAX_TIME, OPEN_STEP, DecodingError, waiting_frames
@@ -211,7 +212,7 @@ class SegmentReader:
         elif version > frames.FORMAT_VERSION:
             raise JournalError(
                 f"{self.path} has journal format {version}, this barograph reads up to {frames.FORMAT_VERSION}: "
-                "pip install --upgrade barograph"
+                f"{install_command(upgrade=True)}"
             )
         self.offset = frames.SEGMENT_HEAD.size
         return True

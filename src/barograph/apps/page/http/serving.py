@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from barograph.apps.page.http.guard import ANY_ADDRESS, Guard, is_loopback
 from barograph.base.errors import BarographError
+from barograph.base.installation import install_command
 from barograph.delivery.transfer.receiver import ReceiverLimits as TransferLimits
 from barograph.delivery.transfer.tokens import TokenFile
 
@@ -202,7 +203,7 @@ def serve(
     """
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
-            raise ServingError(f"the page needs {package}: pip install 'barograph[page]'")
+            raise ServingError(f"the page needs {package}: {install_command('page')}")
     tokens = TokenFile(dir) if options.ingest or TokenFile(dir).path.exists() else None
     # Everybody reaches a proxy, also one that asks over loopback; and what a node sends needs a name.
     is_team = options.ingest or options.proxy is not None
