@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from barograph.diagnosis.diagnose import findings_of
-from barograph.diagnosis.rule import Case, Rule, RuleReading
+from barograph.diagnosis.rule import Case, Rule, RuleReading, UnmeasuredError
 from barograph.journal.findings import SEVERITIES
 from judged_runs.runs import HEALTHY, UNHEALTHY, WARNING, JudgedRun
 
@@ -50,7 +50,10 @@ def said_by(rules: Iterable[Rule], case: Case) -> dict[str, Said]:
     """Return what each rule says about a case."""
     found = {}
     for rule in rules:
-        reading = rule.judge(case)
+        try:
+            reading = rule.judge(case)
+        except UnmeasuredError:
+            reading = None
         if isinstance(reading, RuleReading):
             own = [(SEVERITIES.index(finding.severity), finding.is_open) for finding in findings_of(rule, reading)]
             now = max((level for level, is_open in own if is_open), default=0)

@@ -16,7 +16,8 @@ from barograph.diagnosis.rules import RULES, critic, learning_signal, off_policy
 
 MODULES = (critic, learning_signal, off_policy, policy, rewards, schedule, shared, system)
 STRICT = {ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
-WORDS = {  # what only the sentence about a finding needs
+WORDS = {  # what only the sentence about a finding needs, and what is not a rule's own: test_rules.py holds that
+    "_settings", "NONE", "CLEAN_ROWS", "topic_of", "_either", "number", "spells",
     "percent", "percent_points", "sign_note", "MAX_NAMES", "_more", "_solved", "_meanwhile", "_grown_phase",
     "_furthest", "facts",
 }  # fmt: skip

@@ -157,7 +157,8 @@ class Checker:
         asyncio.run(self._requests())
 
     async def _requests(self) -> None:
-        app = GuardMiddleware(page_app(self.dir), Guard())
+        page = page_app(self.dir)
+        app = GuardMiddleware(page, Guard())
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             with self.reading("/api/runs"):
@@ -172,12 +173,12 @@ class Checker:
                     if response.status_code not in (200, 400, 404):
                         self.note(path, f"status {response.status_code}: {response.text[:100]}")
             with self.reading("/api/live"):
-                await self._live(app, bad)
+                await self._live(page, bad)
             with self.reading("rewards"):
-                await self._rewards(app, client)
+                await self._rewards(page, client)
             with self.reading("/api/runs/innocent/overview"):
                 assert (await client.get("/api/runs/innocent/overview")).status_code == 200
-        app.state.directory.close()
+        page.state.directory.close()
 
     async def _live(self, app: Any, bad: str) -> None:
         """Read the first event of the stream of the run and the list."""

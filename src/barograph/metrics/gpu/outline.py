@@ -24,7 +24,7 @@ class Chooser(NamedTuple):
     """How sequences are chosen from batches of one kind."""
 
     layout: RowLayout
-    kernel: Any  # tokens_triton.Choice
+    kernel: Any  # tokens_triton.SequenceChoice
     describing: Any  # the kernel (rows_triton.Pass) that describes a batch for it
 
 
@@ -86,7 +86,7 @@ class Outline:
     """How sequences are chosen, by how many, from how many, and where their columns are."""
     dtypes: tuple[Any, ...]
     """Those of the arrays of tokens, the actions, the mask, keep and the bounds."""
-    reduction: Any  # rows_triton.Reduction
+    reduction: Any  # rows_triton.TableReduction
     arguments: Callable[[Sequence[Any]], tuple[Any, ...]]  # of the kernel, from one of each array
     strides: tuple[int, ...]  # bytes from one sequence to the next
     key: tuple[Any, ...]
@@ -222,7 +222,7 @@ def _outline(
         strides=tuple(_stride(name, kind, width, keep, packed) for name, kind in zip(names, dtypes, strict=True)),
         key=key,
         width=width,
-        limits=kernels.Limits.of(plan.options),
+        limits=kernels.FormulaLimits.of(plan.options),
         floating=tuple(kind.is_floating_point for kind in dtypes[: len(on_device)]),
         host_names=tuple(name for name in plan.sequence_arrays if name not in on_device),
         clip=clip_of(plan.options),
@@ -244,7 +244,7 @@ def _pass_of(
 
 @lru_cache(maxsize=256)
 def _reduction_of(kernels: ModuleType, table: SequenceTable) -> Any:
-    return kernels.Reduction(table)
+    return kernels.TableReduction(table)
 
 
 def _stride(name: str, kind: Any, width: int, keep: int, packed: bool) -> int:

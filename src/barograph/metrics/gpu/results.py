@@ -188,9 +188,9 @@ def kernel_of(
 ) -> Any:
     """Return the kernel that chooses rows from up to so many sequences, whose arrays have some dtypes."""
     kernels = _token_kernels()
-    criteria = [kernels.Criterion.of(table, names, one.statistic, one.sign) for one, names in asked_of(plan)]
+    criteria = [kernels.CriterionRows.of(table, names, one.statistic, one.sign) for one, names in asked_of(plan)]
     kept = [sources(plan).get(name) for name in layout.names]
-    return kernels.Choice(
+    return kernels.SequenceChoice(
         table, criteria, kept, layout.has_actions, layout.count, keep, packed, aligned, sequences, dtypes, layout.room
     )
 
