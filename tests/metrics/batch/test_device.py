@@ -417,8 +417,8 @@ def test_torch_measures_where_the_kernels_fail(monkeypatch: pytest.MonkeyPatch, 
         ARRAYS=("log_probs", "advantages"),
         MOST_ARRAYS=8,
         Pass=Pass,
-        Reduction=lambda table: reduction,
-        Limits=limits,
+        TableReduction=lambda table: reduction,
+        FormulaLimits=limits,
         NO_FILL=(None,) * 3,
     )
     monkeypatch.setattr(passes, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))

@@ -27,7 +27,7 @@ def functions_of_kernels() -> set[Callable[..., Any]]:
     from triton.runtime.interpreter import InterpretedFunction
 
     found = set()
-    for path in SOURCE.rglob("*_triton.py"):
+    for path in (*SOURCE.rglob("*_triton.py"), *SOURCE.rglob("triton_*.py")):
         module = importlib.import_module(".".join(("barograph", *path.relative_to(SOURCE).with_suffix("").parts)))
         known = [each.fn for each in vars(module).values() if isinstance(each, InterpretedFunction)]
         found |= {function for function in known if function.__module__ == module.__name__}
@@ -50,7 +50,7 @@ def measure_some_batches() -> None:
 
 
 def gather_a_scalar() -> None:
-    from barograph.base.device_copy.gathering_triton import gather_of
+    from barograph.base.device_copy.triton_kernels import gather_of
 
     results = torch.zeros(1, dtype=torch.float64)
     number = torch.tensor(2.5)
