@@ -1,4 +1,4 @@
 """What the page shows of one run, one module for each view.
 
-`charts`, `curves` and `phase_seconds` know nothing of the other views, and these nothing of each other.
+`charts` and `curves` know nothing of the other views, and these nothing of each other.
 """

@@ -18,7 +18,7 @@ from barograph.base.files.compression import count_values
 from barograph.base.former_name import present
 from barograph.journal.format.frames import PACKET_HEAD, PHASE_HEAD, PHASE_TAIL, ROW_HEAD, SCHEMA_HEAD, Kind
 
-OPEN_STEP = -(2**63)  # of a frame that gets its step from a commit, see journal.steps
+OPEN_STEP = -(2**63)  # of a frame that gets its step from a commit, see journal.segments.steps
 
 MAX_STEP = 2**63 - 1
 

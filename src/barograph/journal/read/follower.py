@@ -1,6 +1,6 @@
 """Following a run as rows: every row once, in the order in which steps become known, from any saved cursor.
 
-Trackers and ``barograph tail`` read this way. Steps come from ``journal.steps``, as those of a view do.
+Trackers and ``barograph tail`` read this way. Steps come from ``journal.segments.steps``, as those of a view do.
 """
 
 from __future__ import annotations
